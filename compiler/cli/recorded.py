@@ -12,8 +12,8 @@ from hccc.base.diagnostics import Problem
 from hccc.base.files.writing import write_whole
 from hccc.ir.topology import Topology
 from hccc.launch.tracing import Traced
-from hccc.pictures import recorded
-from hccc.pictures.recorded import Launch
+from hccc.pictures import launch_trace
+from hccc.pictures.launch_trace import RecordedLaunch
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
@@ -21,7 +21,7 @@ from hccc.sim.simulate import Request, simulate
 def write(file: Path, launches: Sequence[Traced], cluster: Topology | None) -> Iterator[Problem]:
     """Writes the trace, beside what is predicted on a cluster; then warns W404 of what it lacks."""
     made = [_launch(one, cluster) for one in launches]
-    write_whole(file, partial(recorded.write, made))
+    write_whole(file, partial(launch_trace.write, made))
     lost = sum(one.lost for one in made)
     if lost:
         message = f"{file}: {lost:,} of {lost + sum(map(len, made)):,} records were lost"
@@ -29,7 +29,7 @@ def write(file: Path, launches: Sequence[Traced], cluster: Topology | None) -> I
         yield Problem("W404", message, help=help, severity="warning")
 
 
-def _launch(one: Traced, cluster: Topology | None) -> Launch:
+def _launch(one: Traced, cluster: Topology | None) -> RecordedLaunch:
     request, sizes, found = one.request, one.sizes, one.recording
     collective = one.plan.collective
     size = request.count * request.itemsize * collective.most_blocks()
@@ -47,7 +47,7 @@ def _launch(one: Traced, cluster: Topology | None) -> Launch:
         name: found.records[name].astype(np.int64)
         for name in ("primitive", "micro_batch", "begin", "ready", "end")
     }
-    return Launch(
+    return RecordedLaunch(
         one.plan,
         about,
         request.in_place,

@@ -1,4 +1,4 @@
-"""The picture of bus bandwidth and time over message sizes."""
+"""bandwidth: the picture of bus bandwidth and time over message sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hccc.pictures.canvas import NORMAL, SMALL, Picture, Sheet, settings
 
 @settings()
 def bandwidth(rows: Sequence[tuple[int, float, float]], name: str) -> Picture:
-    """Rows of (bytes, µs, GB/s of busbw), by size, as two curves side by side."""
+    """Draws rows of (bytes, µs, GB/s of busbw), by size, as two curves side by side."""
     head = f"{text.clean(name, 48)}: predicted, by message size"
     sheet = Sheet(9.6, 3.6)
     sheet.heading(head)

@@ -1,8 +1,8 @@
-"""The bars of a thread block: what it does when, with as many details as a picture holds.
+"""bars: the bars of a thread block: its work over time, in as much detail as a picture holds.
 
 While micro-batches are few, a bar is those of one primitive that follow each other without a wait.
-Where they are too many, all of one primitive in one window are one bar, with the share of its time
-that is work; where there are too many of those, neighbouring primitives are one bar as well.
+If they are too many, all of one primitive in one window are one bar, with the share of its time
+that is work; if there are too many of those, neighbouring primitives are one bar as well.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TOUCHING = 1e-4  # of the whole time: a shorter gap is not seen
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """single: micro-batches are looked at one by one; bins: into how many parts of the whole time
-    primitives are gathered, 0: they are not."""
+    """The detail of a picture. single: micro-batches are looked at one by one; bins: parts of the
+    whole time by which primitives are gathered, 0: they are not."""
 
     single: bool
     bins: int
@@ -33,10 +33,13 @@ class Detail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """What is drawn of one block, by time: from `begin` it waits until `ready`; works, `share` of
-    the time, until `end`: f8[n] each. primitive: the first, merged: how many are in it, batches:
-    how many micro-batches of one are in it, 1 where they are not looked at: i8[n] each. marks: f8,
-    when within a bar one micro-batch ends and the next begins."""
+    """The bars of one block, by time.
+
+    A bar waits from `begin` until `ready`, and works, `share` of the time, until `end`: f8[n] each.
+    primitive: the first, merged: the number of primitives in it, batches: the micro-batches of one
+    in it, 1 if they are not looked at: i8[n] each. marks: f8, the times when within a bar one
+    micro-batch ends and the next begins.
+    """
 
     begin: F8
     ready: F8
@@ -49,11 +52,11 @@ class Bars:
     marks: F8
 
     def next_ready(self, i: int) -> float:
-        """When the bar after bar `i` begins; the end of bar `i` if it is the last."""
+        """Returns when the bar after bar `i` begins; the end of bar `i` if it is the last."""
         return float(self.ready[i + 1] if i + 1 < len(self.ready) else self.end[i])
 
     def tip(self, i: int, texts: PrimitiveText) -> str:
-        """All that there is to say of bar `i`."""
+        """Describes bar `i` in full."""
         tip = texts.text(int(self.primitive[i]))
         if self.merged[i] > 1:
             tip += f" and {self.merged[i] - 1} more"
@@ -68,7 +71,7 @@ class Bars:
 
 
 def detail_of(run: Run, texts: PrimitiveText, drawn: Sequence[int]) -> Detail:
-    """How much detail there is room for in the rows of the blocks `drawn`."""
+    """Returns the detail that fits the rows of the blocks `drawn`."""
     ptr = run.machine.plan.tb_ptr
     primitives = int(sum(ptr[b + 1] - ptr[b] for b in drawn))
     if primitives * run.batches <= LOOKED:
@@ -81,7 +84,7 @@ def detail_of(run: Run, texts: PrimitiveText, drawn: Sequence[int]) -> Detail:
 
 
 def bars(run: Run, texts: PrimitiveText, block: int, detail: Detail) -> Bars:
-    """The bars of one block. O(its instances)."""
+    """Returns the bars of one block. O(its instances)."""
     ptr = run.machine.plan.tb_ptr
     rows = np.arange(ptr[block], ptr[block + 1])
     found = spans(rows, run.batches, run.window)
@@ -118,7 +121,7 @@ def bars(run: Run, texts: PrimitiveText, block: int, detail: Detail) -> Bars:
 
 
 def _begins(run: Run, detail: Detail, found: Spans, begin: F8, ready: F8, end: F8) -> B1:
-    """Which spans begin a bar: b1[spans]."""
+    """Marks the spans that begin a bar: b1[spans]."""
     new = np.ones(len(found), np.bool_)
     if detail.single:
         gap = ready[1:] - end[:-1] > _TOUCHING * run.time

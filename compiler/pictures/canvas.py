@@ -1,7 +1,7 @@
-"""A sheet to draw on, and how it becomes SVG: text stays text, the same input gives the same bytes.
+"""canvas: a sheet to draw on, and its SVG: text stays text, the same input gives the same bytes.
 
-matplotlib draws. Its own state is left alone: settings hold only while a sheet is made and
-written, and no window system is touched.
+matplotlib draws. Its own state is left alone: settings hold only while a sheet is made and written,
+and no window system is touched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ SETTINGS: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One drawing. `svg`: a whole SVG document; `says`: what it shows, for who cannot see it."""
+    """One drawing. `svg`: a whole SVG document; `says`: describes the drawing for readers who
+    cannot see it."""
 
     name: str
     title: str
@@ -55,7 +56,7 @@ class Picture:
     figure: Figure = field(compare=False, repr=False)
 
     def png(self) -> bytes:
-        """The drawing as a PNG of DPI dots per inch, in the colours of light pages."""
+        """Returns the drawing as a PNG of DPI dots per inch, in the colours of light pages."""
         raw = io.BytesIO()
         with settings():
             self.figure.savefig(
@@ -65,13 +66,13 @@ class Picture:
 
 
 def width_of(text: str, points: float, *, bold: bool = False) -> float:
-    """How wide `text` is in DejaVu Sans, the widest font that pictures name, in inches."""
+    """Returns the width of `text` in inches, in DejaVu Sans, the widest font that pictures name."""
     return sum(_advance(char, bold) for char in clean(text, len(text))) * points / 72
 
 
 @cache
 def _advance(char: str, bold: bool) -> float:
-    """How far a character moves the next one, in parts of the size of the font; 1 where it is
+    """Returns how far a character moves the next one, in parts of the size of the font; 1 if it is
     drawn in another font."""
     weight = "bold" if bold else "normal"
     font = get_font(findfont(FontProperties(family="DejaVu Sans", weight=weight)))
@@ -82,13 +83,14 @@ def _advance(char: str, bold: bool) -> float:
 
 
 def width_around(title: str, notes: Sequence[str]) -> float:
-    """The least width of a sheet with this heading and these notes, in inches."""
+    """Returns the least width of a sheet with this heading and these notes, in inches."""
     return 0.6 + max([width_of(title, LARGE, bold=True), *(width_of(n, SMALL) for n in notes)])
 
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """matplotlib as pictures want it, and quiet about characters that its font lacks."""
+    """Applies the pictures' settings of matplotlib, without warnings about characters that its font
+    lacks."""
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         yield
@@ -108,17 +110,17 @@ class Sheet:
         self.tips: list[str] = []
 
     def plot(self, left: float, bottom: float, width: float, height: float) -> Axes:
-        """Axes of their own, placed in inches."""
+        """Adds axes of their own, placed in inches."""
         box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
         return self.figure.add_axes(box)
 
     def tip(self, text: str) -> str:
-        """The gid of an artist that explains itself with `text`."""
+        """Returns the gid of an artist that explains itself with `text`."""
         self.tips.append(clean(text, 400))
         return f"{TIP}{len(self.tips) - 1}"
 
     def text(self, x: float, y: float, text: str, points: float = SMALL, **style: Any) -> None:
-        """One line of text; `ha`, `va`, `color`, `weight` as in matplotlib."""
+        """Draws one line of text; `ha`, `va`, `color`, `weight` as in matplotlib."""
         style = {"ha": "center", "va": "center", "color": INK} | style
         self.axes.text(x, y, clean(text, 240), fontsize=points, **style)
 
@@ -133,7 +135,7 @@ class Sheet:
         tip: str | None = None,
         **style: Any,
     ) -> None:
-        """A box at (x, y, width, height)."""
+        """Draws a box at (x, y, width, height)."""
         x, y, w, h = at
         style |= {"facecolor": fill, "edgecolor": edge, "linewidth": line, "clip_on": False}
         shape = (
@@ -153,7 +155,7 @@ class Sheet:
         width: float = 1.0,
         **style: Any,
     ) -> None:
-        """A line through points; `width` in points."""
+        """Draws a line through points; `width` in points."""
         looks: Any = {"solid_capstyle": "round", "clip_on": False} | style
         self.axes.plot(xs, ys, color=colour, linewidth=width, **looks)
 
@@ -164,24 +166,25 @@ class Sheet:
         width: float = 1.0,
         **style: Any,
     ) -> None:
-        """Cubic Bézier curves: where the first begins; of each two control points and its end."""
+        """Draws cubic Bézier curves. points: the start, then two control points and the end of each
+        curve."""
         codes = [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)]
         looks: Any = {"fill": False, "capstyle": "round", "clip_on": False} | style
         path = Path(points, codes)
         self.axes.add_patch(PathPatch(path, edgecolor=colour, linewidth=width, **looks))
 
     def heading(self, title: str, says: str = "") -> None:
-        """The title at the top, and a line below it."""
+        """Draws the title at the top, and a line below it."""
         self.text(0.3, self.height - 0.3, title, LARGE, ha="left", weight="bold")
         self.text(0.3, self.height - 0.55, says, NORMAL, ha="left", color=FAINT)
 
     def notes(self, lines: Sequence[str], x: float = 0.25, y: float = 0.2) -> None:
-        """Small print at the bottom, the last line lowest."""
+        """Draws small print at the bottom, the last line lowest."""
         for i, text in enumerate(reversed(lines)):
             self.text(x, y + i * NOTE, text, SMALL, ha="left", color=FAINT)
 
     def picture(self, name: str, title: str, says: str) -> Picture:
-        """The finished drawing."""
+        """Returns the finished drawing."""
         raw = io.StringIO()
         metadata: Any = {"Date": None, "Creator": None, "Type": None, "Format": None}
         matplotlib.rcParams["svg.hashsalt"] = f"hccc {name}"  # ids of two pictures never meet
@@ -192,5 +195,5 @@ class Sheet:
 
 
 def inline(picture: Picture) -> str:
-    """The drawing as an element of a page: without the XML declaration."""
+    """Returns the drawing as an element of a page: without the XML declaration."""
     return picture.svg[picture.svg.index("<svg") :]

@@ -1,4 +1,5 @@
-"""What proxies carry in a Run, as pictures show it: bytes between memory domains, rank by rank."""
+"""carriage: the transfers of proxies in a Run, for pictures: bytes between memory domains, by
+rank."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from hccc.sim.simulate import Run
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriage:
     """Stretches of a proxy's time, pair by pair in order, with the bytes of one primitive's
-    transfer. rank, peer, primitive, first, last (micro-batches): i8[n]; begin, end (of the bytes on
-    the links), arrival (of the last): f8[n] µs."""
+    transfer.
+
+    rank, peer, primitive, first, last (micro-batches): i8[n]; begin, end (of the bytes on the
+    links), arrival (of the last): f8[n] µs.
+    """
 
     rank: I8
     peer: I8
@@ -30,7 +34,7 @@ class Carriage:
         return len(self.rank)
 
     def of(self, rank: int) -> Carriage:
-        """What one rank's proxy carries."""
+        """Returns the stretches of one rank's proxy."""
         return self._taken(np.flatnonzero(self.rank == rank))
 
     def _taken(self, rows: I8) -> Carriage:
@@ -46,7 +50,8 @@ class Carriage:
         )
 
     def busy(self, least: float) -> tuple[F8, F8]:
-        """When anything is carried: begins and ends, with gaps of `least` µs or less closed."""
+        """Returns when anything is carried: begins and ends, with gaps of `least` µs or less
+        closed."""
         order = np.argsort(self.begin, kind="stable")
         begin, end = self.begin[order], np.maximum.accumulate(self.end[order])
         new = np.r_[True, begin[1:] > end[:-1] + least][: len(begin)]
@@ -55,7 +60,8 @@ class Carriage:
 
 
 def carriage(run: Run, *, merged: bool = False) -> Carriage:
-    """What proxies carry. merged: micro-batches of a primitive that follow each other are one."""
+    """Returns the transfers of proxies. merged: micro-batches of a primitive that follow each other
+    are one."""
     carried, items = run.machine.transfers, run.carriage
     moves = carried.carries & run.moves[carried.owner]
     items = items[moves[items["transfer"]]]

@@ -16,7 +16,7 @@ _MOST_PEERS = 16  # that an event lists
 
 
 def write(about: Mapping[str, Any], events: Iterable[Event | str], out: TextIO) -> int:
-    """Writes a trace as one JSON object; returns how many events. O(what is written)."""
+    """Writes a trace as one JSON object; returns the number of events. O(text written)."""
     out.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
     count = 0
     for event in events:
@@ -28,12 +28,12 @@ def write(about: Mapping[str, Any], events: Iterable[Event | str], out: TextIO) 
 
 
 def us(ns: int) -> str:
-    """Nanoseconds as decimal µs, exactly: children end where their parents do."""
+    """Writes nanoseconds as decimal µs, exactly: children end where their parents do."""
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
 def slice(name: str, at: tuple[int, int], begin: int, end: int, category: str, args: Event) -> str:
-    """A stretch of time (ns) of a thread `at` (process, thread)."""
+    """Writes a stretch of time (ns) of a thread `at` (process, thread)."""
     return (
         f'{{"name":{json.dumps(name)},"cat":"{category}","ph":"X","ts":{us(begin)},'
         f'"dur":{us(end - begin)},"pid":{at[0]},"tid":{at[1]},"args":{json.dumps(args)}}}'
@@ -41,17 +41,17 @@ def slice(name: str, at: tuple[int, int], begin: int, end: int, category: str, a
 
 
 def meta(name: str, pid: int, tid: int, args: Event) -> Event:
-    """What a viewer is to know of a process or a thread."""
+    """Returns an event that describes a process or a thread to the viewer."""
     return {"name": name, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
 def named(name: str, pid: int, tid: int, text: str) -> Event:
-    """What a process or a thread is called."""
+    """Returns an event that names a process or a thread."""
     return meta(name, pid, tid, {"name": text})
 
 
 def peers(texts: PrimitiveText, p: int) -> Event:
-    """Where primitive `p` comes from, and the ranks it reads of and writes to."""
+    """Returns the source place of primitive `p`, and the ranks it reads of and writes to."""
     found: Event = {}
     if place := texts.place(p):
         found["source"] = place

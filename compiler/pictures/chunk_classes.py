@@ -1,10 +1,10 @@
-"""Which chunks of a Dag are alike: their tasks differ only in the names of ranks.
+"""chunk_classes: finds the chunks of a Dag that are alike: their tasks differ only in ranks' names.
 
 The tasks of a chunk are written down with every rank replaced by the place where it first occurs,
-and every predecessor by its place. Chunks with equal texts are isomorphic, and the ranks that
-stand in equal places are the isomorphism. Texts depend on the order of tasks, so classes that the
-table's order keeps apart are compared once more in an order that follows the dependencies.
-Both are sound; a chunk that neither puts together is counted on its own.
+and every predecessor by its place. Chunks with equal texts are isomorphic, and the ranks that stand
+in equal places are the isomorphism. Texts depend on the order of tasks, so classes that the table's
+order keeps apart are compared once more in an order that follows the dependencies. Both are sound;
+a chunk that neither puts together is counted on its own.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ class ChunkClass:
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """The Dag by chunk. Row r has the tasks `order[start[r]:start[r + 1]]`. Their predecessors are
-    `preds[edge[r]:edge[r + 1]]`: for one task after the other, `n_preds` places in that list."""
+    """The Dag by chunk.
+
+    Row r has the tasks `order[start[r]:start[r + 1]]`. Their predecessors are `preds[edge[r]:edge[r
+    + 1]]`: for one task after the other, `n_preds` places in that list.
+    """
 
     dag: Dag
     order: I8
@@ -48,7 +51,7 @@ class _Chunks:
 
 
 def chunk_classes(dag: Dag) -> list[ChunkClass]:
-    """The chunks of `dag` that anything moves, in classes, the largest first.
+    """Returns the chunks of `dag` that any task moves, in classes, the largest first.
 
     O(tasks log tasks), whole arrays at a time; one traversal for each class of the first round.
     """
@@ -87,7 +90,7 @@ def _by_chunk(dag: Dag) -> _Chunks:
 
 
 def _texts(c: _Chunks) -> Iterator[tuple[bytes, I8]]:
-    """Digests of texts, and the rows that have each; rows as long together."""
+    """Yields digests of texts, and the rows that have each; rows of one length together."""
     sizes = np.stack([np.diff(c.start), np.diff(c.edge)], 1)
     kinds, kind = np.unique(sizes, axis=0, return_inverse=True)
     kind = kind.ravel()
@@ -109,7 +112,7 @@ def _texts(c: _Chunks) -> Iterator[tuple[bytes, I8]]:
 
 
 def _text(dag: Dag, tasks: I8, n_preds: I8, preds: I8) -> Text:
-    """The texts of chunks (rows) whose tasks are given in one order: i4[rows, width]."""
+    """Returns the texts of chunks (rows) whose tasks are given in one order: i4[rows, width]."""
     t = dag.program.transfers
     ranks = np.stack([t["src"][tasks], t["dst"][tasks]], 2).reshape(len(tasks), -1)
     columns = (_first_places(ranks), t["op"][tasks], n_preds, preds)
@@ -117,7 +120,7 @@ def _text(dag: Dag, tasks: I8, n_preds: I8, preds: I8) -> Text:
 
 
 def _first_places(values: NDArray[Any]) -> I8:
-    """Every value replaced by the place in its row where it occurs first. O(n log n)."""
+    """Replaces every value by the place in its row where it occurs first. O(n log n)."""
     order = np.argsort(values, axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, 1)
     new = np.ones(values.shape, np.bool_)
@@ -129,7 +132,7 @@ def _first_places(values: NDArray[Any]) -> I8:
 
 
 def _traversed(c: _Chunks, row: int) -> bytes:
-    """The digest of one chunk's text in an order that its dependencies give."""
+    """Returns the digest of one chunk's text in an order that its dependencies give."""
     tasks = c.order[c.start[row] : c.start[row + 1]]
     ends = np.cumsum(c.n_preds[c.start[row] : c.start[row + 1]])
     lists = np.split(c.preds[c.edge[row] : c.edge[row + 1]], ends[:-1])
@@ -148,7 +151,7 @@ def _traversed(c: _Chunks, row: int) -> bytes:
 
 
 def _depth_first(preds: list[list[int]], succs: list[list[int]], ops: list[int]) -> list[int]:
-    """All tasks depth first along dependencies, the choices made by colours."""
+    """Returns all tasks depth first along dependencies, the choices made by colours."""
     colour = _colours(preds, succs, ops)
     seen = [False] * len(ops)
     found: list[int] = []
@@ -166,7 +169,8 @@ def _depth_first(preds: list[list[int]], succs: list[list[int]], ops: list[int])
 
 
 def _colours(preds: list[list[int]], succs: list[list[int]], ops: list[int]) -> list[int]:
-    """Numbers that alike tasks of alike chunks share (Weisfeiler and Leman's refinement)."""
+    """Returns numbers that alike tasks of alike chunks share (Weisfeiler and Leman's
+    refinement)."""
     depth = [0] * len(ops)
     for i, before in enumerate(preds):
         depth[i] = 1 + max((depth[p] for p in before), default=-1)

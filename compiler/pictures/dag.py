@@ -1,8 +1,8 @@
-"""The picture of a Dag: the transfers of one chunk and what each waits for, in layers of depth.
+"""dag: the picture of a Dag: the transfers of one chunk and their dependencies, in layers of depth.
 
 Chunks whose DAGs are alike (`chunk_classes`) are drawn once. Of many transfers those among some
 ranks are drawn, of many layers the first and the last. Data flows along whole lines; a dotted line
-means that something has to be read before it is written over.
+is from a read to a later overwrite.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hccc.pictures.canvas import (
     width_of,
 )
 from hccc.pictures.chunk_classes import ChunkClass, chunk_classes
-from hccc.pictures.legend import Entry, draw_legend
-from hccc.pictures.routes import Column, Point, Routes
+from hccc.pictures.legend import LegendEntry, draw_legend
+from hccc.pictures.routes import BoxColumn, EdgeRoutes, Point
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
 HEAD = 8
@@ -63,7 +63,7 @@ class Drawing:
 
 @settings()
 def dag(value: Dag) -> Picture:
-    """A Dag drawn. O(tasks log tasks) to find what is alike; what is drawn is bounded."""
+    """Draws a Dag. O(tasks log tasks) to find what is alike; the drawing is bounded."""
     name = text.clean(value.program.name, 48)
     found = chunk_classes(value)
     title = f"{name}: dependencies"
@@ -110,20 +110,20 @@ def _notes(found: list[ChunkClass]) -> list[str]:
     return [here, f"Not drawn: {text.count(len(others), 'other class')} ({sizes}{more})."]
 
 
-def _legend(d: Drawing) -> list[Entry]:
-    """Samples of what occurs."""
+def _legend(d: Drawing) -> list[LegendEntry]:
+    """Returns samples of the operations that occur."""
     ops = {node.op for node in d.nodes.values()}
     found = [
-        Entry(what, palette.tint(colour, 0.28), colour)
+        LegendEntry(what, palette.tint(colour, 0.28), colour)
         for op, (what, colour) in _OPS.items()
         if op in ops
     ]
     dotted = "" if all(d.edges.values()) else "; dotted: read before it is written over"
-    return [*found, Entry(f"source → destination rank{dotted}")]
+    return [*found, LegendEntry(f"source → destination rank{dotted}")]
 
 
 def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
-    """What is drawn of a chunk's DAG."""
+    """Returns the part of a chunk's DAG to draw."""
     tasks = chunk_class.tasks.tolist()
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(tasks)
@@ -160,7 +160,8 @@ def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
 
 
 def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[int, str]:
-    """Adds a layer; the node that each of its tasks became. `rest`: of those not drawn alone."""
+    """Adds a layer; returns the node that each of its tasks became. `rest`: of those not drawn
+    alone."""
     drawn = layer if len(layer) <= TALL else layer[: TALL - 1]
     name = dict.fromkeys(layer[len(drawn) :], rest)
     for task in drawn:
@@ -178,7 +179,8 @@ def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[in
 
 
 def _chosen(program: Program, tasks: list[int]) -> tuple[list[int], set[int]]:
-    """Ranks, from the node of the first transfer on, as many as keep those among them few."""
+    """Chooses ranks, from the node of the first transfer on, as many as keep the transfers among
+    them few."""
     if len(tasks) <= TASKS:
         return [], set(tasks)
     t = program.transfers[tasks]
@@ -194,7 +196,8 @@ def _chosen(program: Program, tasks: list[int]) -> tuple[list[int], set[int]]:
 
 
 def _flows(value: Dag, b: int) -> set[int]:
-    """The predecessors whose data task b uses; the others only must not be overwritten early."""
+    """Returns the predecessors whose data task b uses; the others only must not be overwritten
+    early."""
     t, preds = value.program.transfers, value.preds.row(b)
     before, y = t[preds], t[b]
     into = before["dst"] == y["dst"] if y["op"] == Op.RRC else np.zeros(len(preds), np.bool_)
@@ -207,7 +210,8 @@ def _flows(value: Dag, b: int) -> set[int]:
 
 
 def _placed(d: Drawing) -> Boxes:
-    """x of the left edge, y of the middle, width of every node; y counts upwards from any 0."""
+    """Returns x of the left edge, y of the middle, width of every node; y counts upwards from any
+    0."""
     before: dict[str, list[str]] = {name: [] for name in d.nodes}
     after: dict[str, list[str]] = {name: [] for name in d.nodes}
     for (a, b), flows in sorted(d.edges.items()):
@@ -231,7 +235,7 @@ def _placed(d: Drawing) -> Boxes:
 
 
 def _spread(layer: list[str], wanted: dict[str, list[float]], y: dict[str, float]) -> None:
-    """Places a layer near what is wanted, ROW apart, its middle where the wish is."""
+    """Sets a layer near the wanted places, ROW apart, with its middle at their mean."""
     wish = {n: sum(w) / len(w) if (w := wanted[n]) else y.get(n, 0.0) for n in layer}
     layer.sort(key=lambda n: wish[n])
     at: list[float] = []
@@ -243,12 +247,12 @@ def _spread(layer: list[str], wanted: dict[str, list[float]], y: dict[str, float
 
 
 def _curves(d: Drawing, boxes: Boxes) -> dict[tuple[str, str], list[Point]]:
-    """The curve of every edge; those that data flows along choose first."""
+    """Returns the curve of every edge; those that data flows along choose first."""
     columns = []
     for layer in d.layers:
         x, _, wide = boxes[layer[0]]
-        columns.append(Column(x, x + wide, np.array([boxes[n][1] for n in layer])))
-    routes, found = Routes(columns, HEIGHT), {}
+        columns.append(BoxColumn(x, x + wide, np.array([boxes[n][1] for n in layer])))
+    routes, found = EdgeRoutes(columns, HEIGHT), {}
     layer_of = {n: i for i, layer in enumerate(d.layers) for n in layer}
     for a, b in sorted(d.edges, key=lambda edge: (not d.edges[edge], edge)):
         (xa, ya, wa), (xb, yb, _) = boxes[a], boxes[b]
@@ -258,7 +262,7 @@ def _curves(d: Drawing, boxes: Boxes) -> dict[tuple[str, str], list[Point]]:
 
 
 def _extent(boxes: Boxes, curves: dict[tuple[str, str], list[Point]]) -> tuple[float, float]:
-    """The least and the greatest y of what is drawn."""
+    """Returns the least and the greatest y of the drawing."""
     ys = [y for _, y, _ in boxes.values()] + [y for curve in curves.values() for _, y in curve]
     return min(ys), max(ys)
 
@@ -278,7 +282,7 @@ def _draw(
 
 
 def _edge(sheet: Sheet, curve: Sequence[Point], flows: bool) -> None:
-    """A smooth line, behind the boxes, to the head of its arrow."""
+    """Draws a smooth line, behind the boxes, to the head of its arrow."""
     colour = palette.FAINT if flows else palette.ORDER
     style, width = ("-", 0.9) if flows else (":", 0.9)
     sheet.curve(curve, colour, width, linestyle=style, zorder=0.5)

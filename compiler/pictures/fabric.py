@@ -1,4 +1,4 @@
-"""The network of a cluster in tiers: nodes, leaves, spines, and what joins them."""
+"""fabric: the network of a cluster in tiers: nodes, leaves, spines, and the lines between them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MOST = 14  # classes of nodes that are drawn
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One box of a tier. `members`: nodes, leaves, … counted from 0; `alert`: a line of `lines`
-    that is slower than its peers has it."""
+class TierUnit:
+    """One box of a tier. `members`: nodes, leaves, … counted from 0; `alert`: one of `lines` is
+    slower than its peers."""
 
     lines: tuple[str, ...]
     members: tuple[int, ...]
@@ -29,8 +29,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From unit `low` of tier `tier` to unit `high` of the tier above; GB/s of all of it. nics:
-    of an edge from nodes, the NICs of each node that it stands for, from 0."""
+    """A line from unit `low` of tier `tier` to unit `high` of the tier above, with its GB/s in all.
+
+    nics: of an edge from nodes, the NICs of each node that it stands for, from 0.
+    """
 
     tier: int
     low: int
@@ -41,16 +43,16 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """Tiers from the nodes upwards, and what joins neighbours."""
+    """Tiers from the nodes upwards, and the lines between neighbours."""
 
-    tiers: tuple[tuple[Unit, ...], ...]
+    tiers: tuple[tuple[TierUnit, ...], ...]
     edges: tuple[Edge, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """Which leaf each NIC is below, and what lies above: plain tables of a Topology."""
+    """The leaf above each NIC, and the tiers above it: plain tables of a Topology."""
 
     nics: list[dict[int, list[int]]]  # per node: leaf → NIC groups
     up: dict[int, int | None]  # per leaf: its group of uplinks
@@ -81,13 +83,13 @@ def _net(t: Topology) -> _Net:
 
 
 def rates_text(t: Topology, groups: Sequence[int]) -> str:
-    """`3 × 50 GB/s, 1 × 2.25 GB/s` of shared groups."""
+    """Writes the rates of shared groups: `3 × 50 GB/s, 1 × 2.25 GB/s`."""
     alike = gathered(groups, lambda k: t.shared[k])
     return ", ".join(f"{len(same)} × {text.rate(t.shared[same[0]])}" for same in alike)
 
 
 def fabric(t: Topology, classes: Sequence[NodeClass]) -> Fabric | None:
-    """The tiers above the nodes; None for a single node. O(ranks + groups)."""
+    """Returns the tiers above the nodes; None for a single node. O(ranks + groups)."""
     if t.n_nodes < 2:
         return None
     net = _net(t)
@@ -113,7 +115,9 @@ def fabric(t: Topology, classes: Sequence[NodeClass]) -> Fabric | None:
     return Fabric(tuple(tuple(tier) for tier in tiers), tuple(edges), tuple(notes))
 
 
-def _node_units(t: Topology, net: _Net, kind: dict[int, int], place: dict[int, int]) -> list[Unit]:
+def _node_units(
+    t: Topology, net: _Net, kind: dict[int, int], place: dict[int, int]
+) -> list[TierUnit]:
     def key(n: int) -> tuple[object, ...]:
         return kind[n], *sorted({place[leaf] for leaf in net.nics[n]})
 
@@ -128,11 +132,11 @@ def _node_units(t: Topology, net: _Net, kind: dict[int, int], place: dict[int, i
     drawn = groups if len(groups) <= MOST else groups[: MOST - 1]
     units = [_node_unit(t, net, group, kind[group[0]], slow) for group in drawn]
     if rest := [n for group in groups[len(drawn) :] for n in group]:
-        units.append(Unit((f"… and {len(rest)} more nodes",), tuple(rest)))
+        units.append(TierUnit((f"… and {len(rest)} more nodes",), tuple(rest)))
     return units
 
 
-def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[bool]) -> Unit:
+def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[bool]) -> TierUnit:
     first = t.first_rank
     ranks = [r for n in nodes for r in range(int(first[n]), int(first[n + 1]))]
     size = int(t.node_size[nodes[0]])
@@ -151,13 +155,13 @@ def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[b
         lines.append(f"NICs {rates_text(t, nics)}")
     ports = [int(k) for k in t.port[Level.PORT][ranks] if k >= 0]
     alert = alive < size or any(slow[k] for k in nics + ports)
-    return Unit(tuple(lines), tuple(nodes), kind, alert)
+    return TierUnit(tuple(lines), tuple(nodes), kind, alert)
 
 
 def _leaf_units(
     t: Topology, net: _Net, shape: dict[int, tuple[tuple[int, int], ...]]
-) -> list[Unit]:
-    """Leaves one by one while they are few, else alike ones in a row as one."""
+) -> list[TierUnit]:
+    """Returns leaves one by one while they are few, else alike ones in a row as one."""
     leaves = sorted(shape)
 
     def key(leaf: int) -> tuple[object, ...]:
@@ -182,12 +186,12 @@ def _leaf_units(
         else:
             lines += ["joins all NICs,", "limits nothing"]
         alert = up is not None and bool(slow[up])
-        found.append(Unit(tuple(lines), tuple(group), 0, alert))
+        found.append(TierUnit(tuple(lines), tuple(group), 0, alert))
     return found
 
 
 def _parted(t: Topology) -> bool:
-    """Whether nothing lies above the leaves."""
+    """Tells whether nothing lies above the leaves."""
     return bool((t.port[Level.LEAF] < 0).all())
 
 
@@ -199,8 +203,9 @@ def _capacity(t: Topology, groups: Sequence[int | None]) -> float:
     return float(sum(t.shared.capacity[k] for k in groups if k is not None))
 
 
-def _spine_units(t: Topology, net: _Net) -> tuple[list[Unit], list[str]]:
-    """What joins leaves that have uplinks; nothing where none has."""
+def _spine_units(t: Topology, net: _Net) -> tuple[list[TierUnit], list[str]]:
+    """Returns the spines above leaves that have uplinks, and notes; no spines if no leaf has
+    any."""
     if len(net.up) < 2 or _parted(t):
         notes = ["Nothing crosses rails but the links inside nodes."] if len(net.up) > 1 else []
         return [], notes
@@ -217,16 +222,18 @@ def _spine_units(t: Topology, net: _Net) -> tuple[list[Unit], list[str]]:
         top = net.top[group[0]]
         name = text.runs([i + 1 for i in group], 3, "spine") if len(spines) > 1 else "spine"
         lines = [name, f"up {text.rate(t.shared[top])}" if top is not None else "limits nothing"]
-        found.append(Unit(tuple(lines), tuple(group), 0, top is not None and bool(slow[top])))
+        found.append(TierUnit(tuple(lines), tuple(group), 0, top is not None and bool(slow[top])))
     return found, []
 
 
-def _core(net: _Net, spines: Sequence[Unit]) -> list[Unit]:
+def _core(net: _Net, spines: Sequence[TierUnit]) -> list[TierUnit]:
     joined = any(net.top[s] is not None for unit in spines for s in unit.members)
-    return [Unit(("core", "limits nothing"), (0,))] if joined else []
+    return [TierUnit(("core", "limits nothing"), (0,))] if joined else []
 
 
-def _node_edges(t: Topology, net: _Net, nodes: Sequence[Unit], place: dict[int, int]) -> list[Edge]:
+def _node_edges(
+    t: Topology, net: _Net, nodes: Sequence[TierUnit], place: dict[int, int]
+) -> list[Edge]:
     capacity: dict[tuple[int, int], float] = {}
     used: dict[tuple[int, int], set[int]] = {}
     for i, unit in enumerate(nodes):
@@ -244,7 +251,7 @@ def _node_edges(t: Topology, net: _Net, nodes: Sequence[Unit], place: dict[int, 
 
 
 def _leaf_edges(
-    t: Topology, net: _Net, leaves: Sequence[Unit], spines: Sequence[Unit]
+    t: Topology, net: _Net, leaves: Sequence[TierUnit], spines: Sequence[TierUnit]
 ) -> list[Edge]:
     place = {spine: i for i, unit in enumerate(spines) for spine in unit.members}
     return [

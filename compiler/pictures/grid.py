@@ -1,4 +1,4 @@
-"""A Pipeline as a table: which resource is busy in which sub-pipeline, with which transfer.
+"""grid: a Pipeline as a table: the transfer that uses each resource in each sub-pipeline.
 
 Rows are resources (a link, a NIC out or in, a switch), columns sub-pipelines. Rows with copies and
 reductions in the same columns are alike. Of a large Pipeline the resources of one class (inside
@@ -20,7 +20,7 @@ from hccc.ir.program import Op
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class ResourceRow:
     """One resource, and how many are alike, itself counted. sub, chunk, op, task: i8[cells] by
     ascending sub-pipeline."""
 
@@ -33,10 +33,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
-    """`rows`: a row of each kind; `total`: resources that anything uses; `busy`: cells taken."""
+class ResourceGrid:
+    """`rows`: a row of each kind; `total`: resources in use; `busy`: cells taken."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ResourceRow, ...]
     total: int
     busy: int
 
@@ -54,7 +54,7 @@ class ClassRow:
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassGrid:
     """`rows`: the classes that occur; column c has the sub-pipelines bounds[c] to bounds[c + 1];
-    total, busy: as in Grid."""
+    total, busy: as in ResourceGrid."""
 
     rows: tuple[ClassRow, ...]
     bounds: I8
@@ -72,8 +72,8 @@ _CLASSES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """Every use of a resource: i8[m] each, by resource and sub-pipeline; role: of ROLES.
-    first: i8[resources + 1]."""
+    """Every use of a resource: i8[m] each, by resource and sub-pipeline; role: of ROLES. first:
+    i8[resources + 1]."""
 
     task: I8
     sub: I8
@@ -81,8 +81,8 @@ class _Cells:
     first: I8
 
 
-def grid(pipeline: Pipeline, one_by_one: int) -> Grid:
-    """The table; alike rows are put together where there are more than `one_by_one`.
+def grid(pipeline: Pipeline, one_by_one: int) -> ResourceGrid:
+    """Returns the table; alike rows are put together if there are more than `one_by_one`.
 
     O(tasks log tasks), whole arrays at a time.
     """
@@ -94,12 +94,14 @@ def grid(pipeline: Pipeline, one_by_one: int) -> Grid:
         groups = _alike(pipeline, cells)
     rows = [_row(pipeline, cells, group) for group in groups]
     rows.sort(key=lambda row: (int(row.sub[0]), -len(row.sub)) if total > one_by_one else (0, 0))
-    return Grid(tuple(rows), total, len(cells.task))
+    return ResourceGrid(tuple(rows), total, len(cells.task))
 
 
 def class_grid(pipeline: Pipeline, most: int) -> ClassGrid:
-    """The table by classes of resources, in at most `most` columns of equally many sub-pipelines
-    (the last may have fewer). O(tasks log tasks), whole arrays at a time.
+    """Returns the table by classes of resources, in at most `most` columns of equally many
+    sub-pipelines (the last may have fewer).
+
+    O(tasks log tasks), whole arrays at a time.
     """
     cells = _cells(pipeline)
     each = -(-pipeline.n_sub // most)
@@ -136,7 +138,7 @@ def _cells(pipeline: Pipeline) -> _Cells:
 
 
 def _alike(pipeline: Pipeline, cells: _Cells) -> list[I8]:
-    """Resources with the same columns and operations, by first occurrence.
+    """Returns groups of resources with the same columns and operations, by first occurrence.
 
     Rows are compared by two sums of 64 random bits a cell, that is by 128 bits.
     """
@@ -150,11 +152,11 @@ def _alike(pipeline: Pipeline, cells: _Cells) -> list[I8]:
     return [members[i] for i in np.argsort(first, kind="stable")]
 
 
-def _row(pipeline: Pipeline, cells: _Cells, group: I8) -> Row:
+def _row(pipeline: Pipeline, cells: _Cells, group: I8) -> ResourceRow:
     at = slice(int(cells.first[group[0]]), int(cells.first[group[0] + 1]))
     task = cells.task[at]
     t = pipeline.dag.program.transfers[task]
-    return Row(
+    return ResourceRow(
         _name(pipeline, cells, int(group[0])),
         len(group),
         cells.sub[at],
@@ -165,7 +167,7 @@ def _row(pipeline: Pipeline, cells: _Cells, group: I8) -> Row:
 
 
 def _name(pipeline: Pipeline, cells: _Cells, resource: int) -> str:
-    """What a resource is, by who uses it: `0 → 1`, `ranks 0, 1 out`."""
+    """Returns a resource's name by its users: `0 → 1`, `ranks 0, 1 out`."""
     at = slice(int(cells.first[resource]), int(cells.first[resource + 1]))
     t = pipeline.dag.program.transfers[cells.task[at]]
     src, dst = np.unique(t["src"]).tolist(), np.unique(t["dst"]).tolist()

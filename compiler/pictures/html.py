@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else: no network, no script to be readable.
+"""html: the report: one page that needs nothing else: no network, no script to be readable.
 
 `templates/pictures/report.html.jinja` lays it out. Everything from input is escaped; the page's own
 policy lets no script run but the one that it was made with, and loads nothing.
@@ -21,7 +21,7 @@ TEMPLATE = "pictures/report.html.jinja"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """A table. `head` has the name of each column, `rows` the cells; the first column is text."""
 
     title: str
@@ -31,8 +31,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """One proof: its name, the sentence that it proves, and how much it looked at."""
+class ProofLine:
+    """One proof: its name, the sentence that it proves, and the figures behind it."""
 
     name: str
     claim: str
@@ -51,15 +51,15 @@ class Page:
     summary: str
     options: Sequence[tuple[str, str]] = ()
     figures: Sequence[tuple[str, str]] = ()
-    proofs: Sequence[Proof] = ()
+    proofs: Sequence[ProofLine] = ()
     pictures: Sequence[Picture] = ()
     missing: Sequence[tuple[str, str]] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
     explanation: str = ""
     version: str = field(default=__version__)
 
     def svg(self, picture: Picture) -> Markup:
-        """The markup of a picture; its texts were escaped when it was drawn."""
+        """Returns the markup of a picture; its texts were escaped when it was drawn."""
         return Markup(inline(picture))
 
 
@@ -73,7 +73,7 @@ HEADINGS = {
 
 
 def html(page: Page) -> str:
-    """The page's text."""
+    """Writes the page."""
     script = environment(escape=True).get_template("pictures/report.js.jinja").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (

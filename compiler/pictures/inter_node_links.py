@@ -1,4 +1,5 @@
-"""What joins two nodes besides the network: SWITCH groups (HeteCCL App. A) and direct links."""
+"""inter_node_links: links of two nodes besides the network: SWITCH groups (HeteCCL App. A) and
+direct links."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from hccc.ir import text
 from hccc.ir.topology import Topology
-from hccc.pictures.fabric import Unit
+from hccc.pictures.fabric import TierUnit
 from hccc.pictures.node_classes import gathered
 
 MOST = 8
@@ -25,9 +26,11 @@ class InterNodeLink:
     capacity: float
 
 
-def inter_node_links(t: Topology, nodes: Sequence[Unit]) -> tuple[list[InterNodeLink], list[str]]:
-    """The links to draw, alike ones of the same boxes together, and notes about those left out.
-    O(groups + links)."""
+def inter_node_links(
+    t: Topology, nodes: Sequence[TierUnit]
+) -> tuple[list[InterNodeLink], list[str]]:
+    """Returns the links to draw, alike ones of the same boxes together, and notes about those left
+    out. O(groups + links)."""
     place = {node: i for i, unit in enumerate(nodes) for node in unit.members}
 
     def key(link: InterNodeLink) -> tuple[object, ...]:
@@ -44,7 +47,7 @@ def inter_node_links(t: Topology, nodes: Sequence[Unit]) -> tuple[list[InterNode
 
 
 def _together(same: list[InterNodeLink]) -> InterNodeLink:
-    """One link for all of these."""
+    """Joins alike links to one."""
     first = same[0]
     if len(same) == 1:
         return first
@@ -68,7 +71,7 @@ def _switches(t: Topology) -> list[InterNodeLink]:
 
 
 def _links(t: Topology) -> list[InterNodeLink]:
-    """Direct links between nodes, those of one pair of nodes and one rate together."""
+    """Returns direct links between nodes, those of one pair of nodes and one rate together."""
     out = np.flatnonzero(t.node[t.link_src] != t.node[t.link_dst]).tolist()
 
     def key(i: int) -> tuple[object, ...]:

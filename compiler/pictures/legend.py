@@ -1,4 +1,4 @@
-"""Legends: a sample of a colour or of a line, and what it means."""
+"""legend: samples of colours and of lines, with their meaning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAMPLE, _SPACE, _GAP = 0.2, 0.07, 0.2  # its width, then space, then text, then
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LegendEntry:
     """`label` beside a box of `fill` and `edge`, or beside a line of `line` points and the colour
     `fill`; without `fill` the label stands alone."""
 
@@ -28,9 +28,10 @@ class Entry:
         return width_of(self.label, SMALL) + (_SAMPLE + _SPACE if self.fill else 0.0)
 
 
-def legend_rows(entries: Sequence[Entry], width: float) -> list[list[Entry]]:
-    """`entries` in rows that are at most `width` inches wide, if one entry alone is not wider."""
-    rows: list[list[Entry]] = []
+def legend_rows(entries: Sequence[LegendEntry], width: float) -> list[list[LegendEntry]]:
+    """Puts `entries` into rows that are at most `width` inches wide, unless one entry alone is
+    wider."""
+    rows: list[list[LegendEntry]] = []
     left = -1.0
     for entry in entries:
         left -= _GAP + entry.width
@@ -41,7 +42,9 @@ def legend_rows(entries: Sequence[Entry], width: float) -> list[list[Entry]]:
     return rows
 
 
-def draw_legend(sheet: Sheet, rows: Sequence[Sequence[Entry]], y: float, x: float = 0.3) -> None:
+def draw_legend(
+    sheet: Sheet, rows: Sequence[Sequence[LegendEntry]], y: float, x: float = 0.3
+) -> None:
     """Draws rows of entries, the middle of the first at `y`."""
     for i, row in enumerate(rows):
         at = x
@@ -50,7 +53,7 @@ def draw_legend(sheet: Sheet, rows: Sequence[Sequence[Entry]], y: float, x: floa
             at += entry.width + _GAP
 
 
-def _draw(sheet: Sheet, entry: Entry, x: float, y: float) -> None:
+def _draw(sheet: Sheet, entry: LegendEntry, x: float, y: float) -> None:
     if not entry.fill:
         sheet.text(x, y, entry.label, ha="left", color=palette.FAINT)
         return

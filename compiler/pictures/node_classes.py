@@ -1,4 +1,5 @@
-"""What is alike in a cluster, so that pictures draw it once; what is slower than its peers."""
+"""node_classes: nodes that are alike, so that pictures draw them once; groups slower than their
+peers."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that are alike inside (the same GPUs alive, devices, links and NICs); `nodes`
-    ascend, from 0."""
+    """Nodes that are alike inside (the same GPUs alive, devices, links and NICs); `nodes` ascend,
+    from 0."""
 
     nodes: tuple[int, ...]
 
@@ -29,7 +30,7 @@ class NodeClass:
 
 
 def gathered(values: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """`values` with equal keys together, in the order of their first."""
+    """Returns groups of `values` with equal keys, in the order of their first."""
     found: dict[Hashable, list[T]] = {}
     for value in values:
         found.setdefault(key(value), []).append(value)
@@ -37,7 +38,7 @@ def gathered(values: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]
 
 
 def in_runs(values: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """`values` cut where the key changes."""
+    """Cuts `values` where the key changes."""
     found: list[list[T]] = []
     last: Hashable = None
     for value in values:
@@ -51,7 +52,7 @@ def in_runs(values: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 def node_classes(t: Topology) -> list[NodeClass]:
-    """The nodes in classes, by their first. O(size of the Topology)."""
+    """Returns the nodes in classes, by their first. O(size of the Topology)."""
     texts = list(node_texts(t))
     lost: dict[int, list[int]] = {}
     for node, gpu in t.failed.tolist():
@@ -61,8 +62,11 @@ def node_classes(t: Topology) -> list[NodeClass]:
 
 
 def slower(t: Topology) -> B1:
-    """Which shared groups have less capacity than others of their level that nodes of the same
-    size and device have, or, above the NICs, than any other of their level: b1[groups]."""
+    """Marks the shared groups that are slower than their peers: b1[groups].
+
+    A port's or NIC's peers are those of nodes with the same size and device; above the NICs all
+    groups of a level are peers.
+    """
     capacity = t.shared.capacity
     best: dict[Hashable, float] = {}
     keys: list[Hashable] = [None] * len(t.shared)

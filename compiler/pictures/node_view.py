@@ -1,4 +1,4 @@
-"""What is inside one node: its GPUs in a row, NICs above them, links and what they share below.
+"""node_view: the inside of one node: its GPUs in a row, NICs above them, links and switches below.
 
 Columns are the GPUs the node was built with. Of a node with very many, the first and the last are
 drawn, and between them one column for all the others.
@@ -20,7 +20,7 @@ HEAD = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuColumn:
     """A column: `label` and `below` name it; `column` is its place from the left."""
 
     label: str
@@ -31,7 +31,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """What several GPUs hang on: a NIC, or a crossbar with a port for each (`spokes`: GB/s)."""
+    """A part that several GPUs share: a NIC, or a crossbar with a port for each (`spokes`:
+    GB/s)."""
 
     lines: tuple[str, ...]
     columns: tuple[int, ...]
@@ -63,7 +64,7 @@ class NodeView:
     """One node, ready to be drawn."""
 
     columns: int
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuColumn, ...]
     nics: tuple[Hub, ...]
     bars: tuple[tuple[Hub, ...], ...]  # of every crossbar, its ports
     arcs: tuple[Arc, ...]
@@ -72,7 +73,7 @@ class NodeView:
 
 
 class _Columns:
-    """Where the GPUs of a node stand."""
+    """The columns of the GPUs of a node."""
 
     def __init__(self, t: Topology, node: int) -> None:
         self.t, self.node, self.size = t, node, int(t.node_size[node])
@@ -82,18 +83,19 @@ class _Columns:
         self.ranks = range(self.first, int(t.first_rank[node + 1]))
 
     def of_gpu(self, local: int) -> int:
-        """The column of a GPU."""
+        """Returns the column of a GPU."""
         if self.whole or local < HEAD:
             return local
         return self.count - 1 if local == self.size - 1 else HEAD
 
     def of(self, ranks: Sequence[int]) -> tuple[int, ...]:
-        """The columns of ranks, each once, ascending."""
+        """Returns the columns of ranks, each once, ascending."""
         return tuple(sorted({self.of_gpu(int(self.t.local[r])) for r in ranks}))
 
 
 def node_view(t: Topology, node: int) -> NodeView:
-    """What to draw of a node. O(its links and groups; a mesh counts n² of at most MOST)."""
+    """Returns the parts of a node to draw. O(its links and groups; a mesh counts n² of at most
+    MOST)."""
     c = _Columns(t, node)
     meshes = gathered([r for r in c.ranks if t.mesh[r] >= 0], lambda r: int(t.mesh[r]))
     ports = t.port[Level.PORT]
@@ -118,7 +120,7 @@ def node_view(t: Topology, node: int) -> NodeView:
     )
 
 
-def _gpus(t: Topology, c: _Columns) -> Iterator[Gpu]:
+def _gpus(t: Topology, c: _Columns) -> Iterator[GpuColumn]:
     rank_of = {int(t.local[r]): r for r in c.ranks}
     hidden = 0
     for local in range(c.size):
@@ -128,9 +130,9 @@ def _gpus(t: Topology, c: _Columns) -> Iterator[Gpu]:
             continue
         rank = rank_of.get(local)
         label = "failed" if rank is None else str(rank)
-        yield Gpu(label, f"GPU {local}", rank is None, column)
+        yield GpuColumn(label, f"GPU {local}", rank is None, column)
     if hidden:
-        yield Gpu(f"+ {hidden}", "more", False, HEAD)
+        yield GpuColumn(f"+ {hidden}", "more", False, HEAD)
 
 
 def _nics(t: Topology, c: _Columns) -> Iterator[Hub]:
@@ -150,7 +152,7 @@ def _nics(t: Topology, c: _Columns) -> Iterator[Hub]:
 
 
 def _ports(t: Topology, c: _Columns, bar: Sequence[int]) -> Iterator[Hub]:
-    """The ports of one crossbar; of a hidden column the first."""
+    """Yields the ports of one crossbar; of a hidden column the first."""
     seen: set[int] = set()
     for rank in bar:
         k = int(t.port[Level.PORT][rank])
@@ -175,7 +177,7 @@ def _mesh_arcs(t: Topology, c: _Columns, mesh: Sequence[int]) -> Iterator[Arc]:
 
 
 def _link_arcs(t: Topology, c: _Columns, links: Sequence[int]) -> Iterator[Arc]:
-    """One arc for both ways where they are alike."""
+    """Yields the links; one arc for both ways if they are alike."""
     rates = {(int(t.link_src[i]), int(t.link_dst[i])): t.links[i] for i in links}
     seen: set[tuple[int, int, Rate]] = set()
     for (u, v), rate in rates.items():

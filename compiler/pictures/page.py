@@ -1,4 +1,4 @@
-"""page: `hccc show` and `--report`: what there is, drawn into a file.
+"""page: `hccc show` and `--report`: draws a cluster, a program or a plan into a file.
 
 A file is a picture (.svg, .png) or the page with all of them (.html). A cluster has a topology, a
 program everything, a plan that was made before no DAG and no pipeline; times need a cluster.
@@ -28,7 +28,7 @@ from hccc.pictures import trace
 from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import Picture
 from hccc.pictures.dag import dag
-from hccc.pictures.html import Page, Proof, Table, html
+from hccc.pictures.html import Page, PageTable, ProofLine, html
 from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
 from hccc.pictures.topology import topology
@@ -57,11 +57,13 @@ _PLAN = "the input is a plan already: what it was made from is not in it."
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """What to draw: `what` is one of WHATS, None for what suits the file; `size`: bytes of the
-    timeline. Files: `output` a picture or the page with all of them, `trace` for Perfetto.
+    """The options of a drawing.
+
+    `what`: one of WHATS, None for the one that suits the file; `size`: bytes of the timeline.
+    Files: `output` a picture or the page with all of them, `trace` for Perfetto.
 
     Raises:
-        UserError: E410 for what there is not.
+        UserError: E410 for an unknown picture.
     """
 
     output: Path | None = None
@@ -74,9 +76,11 @@ class ShowOptions:
         check_integer("size", self.size, 0, None)
 
     def check(self, *inputs: Path | None) -> None:
-        """Raises E431, E433 for names that cannot be written or are no picture's: before any work.
+        """Raises E431, E433 for files that cannot be written or have no picture's name, before any
+        work.
 
-        inputs: what is read, and stays as it is."""
+        inputs: files that are read, and must not be overwritten.
+        """
         if self.output is None and self.trace is None:
             raise fail("E415", "say where to: -o FILE, or --trace FILE", help="`-o out.html`")
         if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
@@ -92,13 +96,13 @@ class ShowOptions:
 
 
 def check_what(what: str | None) -> None:
-    """Raises UserError E410 for a picture that there is not."""
+    """Raises UserError E410 for an unknown picture."""
     if what is not None and what not in WHATS:
         raise fail("E410", f"picture {what!r} is not one of {', '.join(WHATS)}")
 
 
 def show_cluster(t: Topology, options: ShowOptions) -> None:
-    """Draws a cluster into a file. Raises E434 for what a cluster does not have."""
+    """Draws a cluster into a file. Raises E434 for a picture that a cluster does not have."""
     picture = draw_cluster(t, "trace" if options.trace else options.what)
     figures = [
         ("ranks", f"{len(t):,}"),
@@ -117,7 +121,7 @@ def show_cluster(t: Topology, options: ShowOptions) -> None:
 
 @interruptible
 def draw_cluster(t: Topology, what: str | None = None) -> Picture:
-    """The picture of a cluster. Raises E434 for one that a cluster does not have."""
+    """Returns the picture of a cluster. Raises E434 for one that a cluster does not have."""
     check_what(what if what != "trace" else None)
     if what not in (None, "topology"):
         help = "give the program, and --cluster with this file"
@@ -131,11 +135,12 @@ def show(
     where: Topology | None = None,
     on_phase: OnPhase = lambda _: None,
 ) -> None:
-    """Draws what was compiled into a file, and writes its trace. where: the cluster to simulate
-    on, without it the one that the Plan was made for.
+    """Draws a compiled program into a file, and writes its trace.
+
+    where: the cluster to simulate on, by default the one that the Plan was made for.
 
     Raises:
-        UserError: E424, E434 for a picture that there cannot be; whatever the simulator refuses.
+        UserError: E424, E434 for a picture that is impossible; any error of the simulator.
     """
     subject = Subject(compiled, where, options.size, on_phase)
     write = _drawn(subject, options)
@@ -148,7 +153,7 @@ def show(
 
 
 def _drawn(subject: Subject, options: ShowOptions) -> Write:
-    """What is to be drawn, drawn: what is left is to write it."""
+    """Draws everything; returns the function that writes it."""
     if options.output is None:
         return lambda file: None
     if options.output.suffix.lower() == ".html" and options.what is None:
@@ -159,7 +164,7 @@ def _drawn(subject: Subject, options: ShowOptions) -> Write:
 
 
 def _written(output: Path, picture: Picture, page: Callable[[], Page]) -> Write:
-    """One picture in the form that the file's name asks for."""
+    """Returns the function that writes one picture in the form of the file's name."""
     suffix = output.suffix.lower()
     if suffix == ".png":
         pixels = picture.png()
@@ -169,7 +174,7 @@ def _written(output: Path, picture: Picture, page: Callable[[], Page]) -> Write:
 
 
 class Subject:
-    """What was compiled and what can be drawn of it, each drawn when it is asked for."""
+    """A compiled program and its pictures, each drawn when it is asked for."""
 
     def __init__(
         self, compiled: Compiled, where: Topology | None, size: int, on_phase: OnPhase
@@ -185,7 +190,7 @@ class Subject:
 
     @property
     def _drawn(self) -> Topology:
-        """The cluster, or what the program's header describes."""
+        """The cluster, or the one that the program's header describes."""
         plan = self.compiled.plan
         header = self.made.dag.topology if self.made else None
         return (
@@ -193,7 +198,7 @@ class Subject:
         )
 
     def machine(self) -> Machine:
-        """The plan on its cluster; E424 without."""
+        """Returns the plan on its cluster; raises E424 without one."""
         if self.cluster is None:
             raise no_cluster()
         if self._machine is None:
@@ -203,7 +208,7 @@ class Subject:
 
     @interruptible
     def run(self, size: int = 0) -> Run:
-        """The simulated call, by default of the size asked for."""
+        """Returns the simulated call, by default of the chosen size."""
         if size and size != self.size:
             machine, made = self.machine(), self.compiled.at(size, in_place=False)
             if made is not self.compiled:
@@ -218,7 +223,7 @@ class Subject:
 
     @interruptible
     def picture(self, what: str | None = None) -> Picture:
-        """One picture; None: what suits. Raises E434 where there cannot be one."""
+        """Returns one picture; None: the one that suits. Raises E434 if it is impossible."""
         check_what(what)
         what = what or ("pipeline" if self.made else "topology")
         if what == "timeline":
@@ -237,7 +242,7 @@ class Subject:
 
     @interruptible
     def page(self, pictures: Sequence[Picture] = ()) -> Page:
-        """The report; with `pictures`, of those only."""
+        """Returns the report; with `pictures`, of those only."""
         plan = self.compiled.plan
         missing: list[tuple[str, str]] = []
         tables = _plans(self.compiled.catalogue)
@@ -268,8 +273,8 @@ class Subject:
             explanation=explanation,
         )
 
-    def _predicted(self) -> tuple[list[Picture], list[Table]]:
-        """What the simulator says, over sizes and of the timeline."""
+    def _predicted(self) -> tuple[list[Picture], list[PageTable]]:
+        """Returns the simulator's pictures and tables, over sizes and of the timeline."""
         rows: list[tuple[int, float, float]] = []
         cells = []
         left_out = []
@@ -290,12 +295,12 @@ class Subject:
             "links used",
             "blocks busy",
         )
-        tables = [Table("Over sizes", head, cells, note), *_use(self.run())]
+        tables = [PageTable("Over sizes", head, cells, note), *_use(self.run())]
         name = self.compiled.plan.name
         return ([bandwidth(rows, name)] if len(rows) > 1 else []), tables
 
     def _explanation(self, cluster: Topology) -> str:
-        """What `hccc explain` says of the timeline; nothing where it would take long."""
+        """Returns the text of `hccc explain` for the timeline; empty if it would take long."""
         if len(self.run().end) > EXPLAINED:
             return ""
         made = self.compiled.plan.provenance
@@ -304,7 +309,7 @@ class Subject:
         return explain(self.compiled, cluster, request, options, self.on_phase).text()
 
     def _small(self, size: int) -> Run | None:
-        """A call, unless it would have too many instances."""
+        """Simulates a call, unless it would have too many instances."""
         part = size / self.compiled.plan.collective.n_chunks / self.compiled.plan.channels
         if size != self.size and len(self.compiled.plan) * part / self._drawn.chunk > INSTANCES:
             return None
@@ -316,8 +321,8 @@ class Subject:
             return None
 
 
-def _plans(catalogue: Catalogue) -> list[Table]:
-    """Which plan serves which sizes, where there are several."""
+def _plans(catalogue: Catalogue) -> list[PageTable]:
+    """Returns a table of the plan that serves each range of sizes, if there are several."""
     if catalogue.alone:
         return []
     head = ("calls", "from", "plan", "of", "channels", "thread blocks", "window", "grain")
@@ -337,7 +342,7 @@ def _plans(catalogue: Catalogue) -> list[Table]:
             )
         )
     note = "Figures, proofs, timeline and explanation are those of one of them."
-    return [Table("Plans by size", head, cells, note)]
+    return [PageTable("Plans by size", head, cells, note)]
 
 
 def _row(run: Run) -> tuple[str, ...]:
@@ -351,8 +356,8 @@ def _row(run: Run) -> tuple[str, ...]:
     )
 
 
-def _use(run: Run) -> list[Table]:
-    """Where the time of the timeline went."""
+def _use(run: Run) -> list[PageTable]:
+    """Returns tables of where the time of the timeline went."""
     path = critical.critical_path(run)
     parts = critical.shares(critical.breakdown(run, path))
     went = [(p.name, words.time(p.us), f"{words.percent(p.share)} %") for p in parts]
@@ -362,8 +367,8 @@ def _use(run: Run) -> list[Table]:
     ]
     head = ("kind", "that carry", "mean use", "most", "the busiest")
     return [
-        Table("Critical path", ("spent on", "time", "share"), went, of),
-        Table("Links", head, links, f"Of {words.size(run.size)}; each direction is one."),
+        PageTable("Critical path", ("spent on", "time", "share"), went, of),
+        PageTable("Links", head, links, f"Of {words.size(run.size)}; each direction is one."),
     ]
 
 
@@ -376,12 +381,12 @@ def _named(cluster: Topology | None) -> str:
 
 
 def _compiler(plan: Plan) -> str:
-    """The hccc that made the plan, where its file tells."""
+    """Returns the hccc that made the plan, if its file tells."""
     return f"hccc {plan.provenance.version}" if plan.provenance else "hccc"
 
 
 def _options(plan: Plan) -> list[tuple[str, str]]:
-    """The options that the plan was made with, as given."""
+    """Returns the options that the plan was made with, as given."""
     made = plan.provenance
     if made is None:
         return []
@@ -406,5 +411,5 @@ def _figures(compiled: Compiled) -> list[tuple[str, str]]:
     ]
 
 
-def _proofs(compiled: Compiled) -> list[Proof]:
-    return [Proof(p.name, p.claim, figures(p)) for p in compiled.proofs]
+def _proofs(compiled: Compiled) -> list[ProofLine]:
+    return [ProofLine(p.name, p.claim, figures(p)) for p in compiled.proofs]

@@ -1,5 +1,5 @@
-"""The colours of all pictures: Okabe and Ito's, told apart with any kind of colour vision and,
-by their lightness, without colour. Each has a counterpart for dark pages."""
+"""palette: the colours of all pictures: Okabe and Ito's, distinct with any kind of colour vision
+and, by their lightness, without colour. Each has a counterpart for dark pages."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _DARK = {
 
 
 def tint(colour: str, share: float) -> str:
-    """`colour` mixed with white: 1 leaves it, 0 is white."""
+    """Mixes `colour` with white: 1 leaves it, 0 is white."""
     mixed = (255 - (255 - value) * share for value in _channels(colour))
     return "#" + "".join(f"{round(value):02X}" for value in mixed)
 
 
 def kind(index: int) -> str:
-    """The fill of the kind of node with this index; kinds beyond the palette share a grey."""
+    """Returns the fill of the kind of node with this index; kinds beyond the palette share a
+    grey."""
     return tint(KINDS[index], 0.32) if index < len(KINDS) else WAIT
 
 
 @cache
 def dark(colour: str) -> str:
-    """The counterpart of `colour` on dark pages: the same hue, its lightness mirrored."""
+    """Returns the counterpart of `colour` on dark pages: the same hue, its lightness mirrored."""
     if (fixed := _DARK.get(colour.upper())) is not None:
         return fixed
     hue, light, saturation = colorsys.rgb_to_hls(*(value / 255 for value in _channels(colour)))
@@ -46,13 +47,13 @@ def dark(colour: str) -> str:
 
 @cache
 def ink_on(fill: str) -> str:
-    """The colour of text that is read best on `fill`, on light pages and on dark ones."""
+    """Returns the colour of text that is read best on `fill`, on light pages and on dark ones."""
     inks = (INK, PAPER, ALWAYS_DARK, ALWAYS_LIGHT)
     return max(inks, key=lambda ink: min(contrast(ink, fill), contrast(dark(ink), dark(fill))))
 
 
 def contrast(a: str, b: str) -> float:
-    """How well two colours are told apart: 1 to 21 (WCAG 2.2)."""
+    """Returns the contrast of two colours: 1 to 21 (WCAG 2.2)."""
     low, high = sorted((_luminance(a), _luminance(b)))
     return (high + 0.05) / (low + 0.05)
 

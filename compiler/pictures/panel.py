@@ -1,4 +1,4 @@
-"""The lower half of a cluster's picture: one class of nodes seen from the inside."""
+"""panel: the lower half of a cluster's picture: the inside of one class of nodes."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Panel:
         self.width = max(self.column * node.columns + 0.2 + right, max(lines) + 0.4, 2.2)
 
     def _least_columns(self) -> list[float]:
-        """How wide columns must be for what stands in them."""
+        """Returns the widths that columns need for their content."""
         found = [(_wide(nic) + 0.24) / len(nic.columns) for nic in self.node.nics if _adjacent(nic)]
         slow = [port for bar in self.node.bars for port in bar if self.slow[port.group]]
         return [*found, *(_wide(port) + 0.15 for port in slow)]
 
     def capacities(self) -> list[float]:
-        """GB/s of all lines."""
+        """Returns the GB/s of all lines."""
         hubs = [*self.node.nics, *(port for bar in self.node.bars for port in bar)]
         arcs = [a.rate.bandwidth * a.rate.parallel for a in self.node.arcs]
         return [*(hub.capacity for hub in hubs), *arcs]
 
     def centre(self, column: float) -> float:
-        """The middle of a column."""
+        """Returns the middle of a column."""
         return self.left + self.column * (column + 0.5)
 
     def draw(self, sheet: Sheet, x: float, top: float, height: float, line: LineWidths) -> None:
@@ -126,7 +126,7 @@ class Panel:
         sheet.text(at[0] + at[2] / 2, y + _BAR / 2 - 0.005, "crossbar")
 
     def _draw_arc(self, sheet: Sheet, arc: Arc, y: float) -> None:
-        """Half an ellipse below the GPUs; an arrow at the end of a link one way."""
+        """Draws half an ellipse below the GPUs, with an arrow at the end of a link one way."""
         a, b = self.centre(arc.a), self.centre(arc.b)
         depth = self.arc * (abs(arc.b - arc.a) / max(abs(x.b - x.a) for x in self.node.arcs)) - 0.06
         shift = 0.0 if arc.both else 0.07 if b > a else -0.07
@@ -151,7 +151,7 @@ class Panel:
 
 
 def panel_title(of: NodeClass) -> str:
-    """`node1`, `node1 × 3 more: node2–node4`."""
+    """Writes `node1` or `node1 × 3 more: node2–node4`."""
     name = f"node{of.first + 1}"
     if more := of.nodes[1:]:
         name += f" × {len(more)} more: {text.nodes(more, 4)}"
@@ -177,5 +177,5 @@ def _wide(hub: Hub) -> float:
 
 
 def _adjacent(hub: Hub) -> bool:
-    """Whether nothing else stands between its columns."""
+    """Tells whether no other column stands between its columns."""
     return hub.columns[-1] - hub.columns[0] + 1 == len(hub.columns)

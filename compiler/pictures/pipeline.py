@@ -1,8 +1,9 @@
-"""The picture of a Pipeline: a grid with a row for every link and a column for every sub-pipeline.
+"""pipeline: the picture of a Pipeline: a grid with a row for every link and a column for every
+sub-pipeline.
 
-A cell is the chunk that the link moves. Where there are many links, alike ones are one row. Where
-there are many sub-pipelines, or many rows still, a row is a class of links, a column several
-sub-pipelines, and a cell says how many transfers there are and how much of the links they use.
+A cell is the chunk that the link moves. If there are many links, alike ones are one row. If there
+are many sub-pipelines, or many rows still, a row is a class of links, a column several
+sub-pipelines, and a cell gives the number of transfers and the part of the links they use.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.pictures import palette
 from hccc.pictures.canvas import NOTE, SMALL, Picture, Sheet, settings, width_around, width_of
-from hccc.pictures.grid import ClassGrid, ClassRow, Grid, Row, class_grid, grid
-from hccc.pictures.legend import Entry, draw_legend
+from hccc.pictures.grid import ClassGrid, ClassRow, ResourceGrid, ResourceRow, class_grid, grid
+from hccc.pictures.legend import LegendEntry, draw_legend
 
 ROWS, NUMBERED = 36, 40  # drawn at most: rows, and columns that are a sub-pipeline each
 GROUPED = 16  # columns of several sub-pipelines, at most
@@ -31,7 +32,7 @@ _COLOURS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
 
 @settings()
 def pipeline(value: Pipeline) -> Picture:
-    """A Pipeline drawn. O(tasks log tasks); what is drawn is bounded."""
+    """Draws a Pipeline. O(tasks log tasks); the drawing is bounded."""
     table = grid(value, ROWS)
     if len(value.order) and (value.n_sub > NUMBERED or len(table.rows) > ROWS):
         return _by_class(value)
@@ -46,7 +47,7 @@ def pipeline(value: Pipeline) -> Picture:
     sheet = Sheet(width, height)
     says = _says(value, table)
     sheet.heading(head, says)
-    entries = [*_legend(value), Entry("columns: sub-pipelines; numbers: chunks")]
+    entries = [*_legend(value), LegendEntry("columns: sub-pipelines; numbers: chunks")]
     draw_legend(sheet, [entries], height - 0.8)
     top = height - 1.18
     for i in range(value.n_sub):
@@ -66,7 +67,7 @@ def _name(value: Pipeline) -> str:
     return text.clean(value.dag.program.name, 48)
 
 
-def _says(value: Pipeline, table: Grid | ClassGrid) -> str:
+def _says(value: Pipeline, table: ResourceGrid | ClassGrid) -> str:
     share = table.busy / max(table.total * value.n_sub, 1)
     transfers = text.count(len(value.order), "transfer")
     says = f"{transfers} in {text.count(value.n_sub, 'sub-pipeline')}"
@@ -74,21 +75,21 @@ def _says(value: Pipeline, table: Grid | ClassGrid) -> str:
     return f"{says}; {text.number(100 * share)} % of the grid is used"
 
 
-def _legend(value: Pipeline) -> list[Entry]:
-    """Samples of the operations that occur."""
+def _legend(value: Pipeline) -> list[LegendEntry]:
+    """Returns samples of the operations that occur."""
     ops = set(np.unique(value.dag.program.transfers["op"]).tolist())
     return [
-        Entry(what, palette.tint(colour, 0.35), colour)
+        LegendEntry(what, palette.tint(colour, 0.35), colour)
         for op, (what, colour) in _COLOURS.items()
         if int(op) in ops
     ]
 
 
-def _label(row: Row) -> str:
+def _label(row: ResourceRow) -> str:
     return row.name + (f" ({row.alike:,} alike)" if row.alike > 1 else "")
 
 
-def _notes(table: Grid) -> list[str]:
+def _notes(table: ResourceGrid) -> list[str]:
     if all(row.alike == 1 for row in table.rows):
         return []
     return [
@@ -97,8 +98,8 @@ def _notes(table: Grid) -> list[str]:
     ]
 
 
-def _cells(sheet: Sheet, value: Pipeline, row: Row, at: tuple[float, float, float]) -> None:
-    """The cells of one row; a number that has no room is in the tip only."""
+def _cells(sheet: Sheet, value: Pipeline, row: ResourceRow, at: tuple[float, float, float]) -> None:
+    """Draws the cells of one row; a number that has no room is in the tip only."""
     left, y, cell = at
     t = value.dag.program.transfers
     for sub, chunk, op, task in zip(
@@ -113,7 +114,7 @@ def _cells(sheet: Sheet, value: Pipeline, row: Row, at: tuple[float, float, floa
 
 
 def _by_class(value: Pipeline) -> Picture:
-    """The drawing of a Pipeline with many sub-pipelines or many kinds of links."""
+    """Draws a Pipeline with many sub-pipelines or many kinds of links."""
     table = class_grid(value, GROUPED)
     each = int(table.bounds[1])
     columns = len(table.bounds) - 1
@@ -130,7 +131,7 @@ def _by_class(value: Pipeline) -> Picture:
     says = _says(value, table)
     sheet.heading(head, says)
     unit = "a sub-pipeline" if each == 1 else f"{each} sub-pipelines, the first is named"
-    draw_legend(sheet, [[*_legend(value), Entry(f"columns: {unit}")]], height - 0.8)
+    draw_legend(sheet, [[*_legend(value), LegendEntry(f"columns: {unit}")]], height - 0.8)
     top = height - 1.18
     for i in range(columns):
         first = str(table.bounds[i])
@@ -148,7 +149,7 @@ def _by_class(value: Pipeline) -> Picture:
 def _class_cells(
     sheet: Sheet, table: ClassGrid, row: ClassRow, at: tuple[float, float, float]
 ) -> None:
-    """One bar of copies upon one of reductions for every column."""
+    """Draws one bar of copies upon one of reductions for every column."""
     left, y, cell = at
     tall = CLASS_ROW - 0.08
     for i, (copies, reductions) in enumerate(
@@ -174,8 +175,8 @@ def _class_cells(
 
 
 def _between(lines: Sequence[float]) -> float:
-    """The place for the middle of a number that none of `lines` (ascending) crosses: of those
-    that are high enough the one nearest to half way from the first line to the last."""
+    """Returns a place for the middle of a number that none of `lines` (ascending) crosses: among
+    gaps that are high enough, the one nearest to half way from the first line to the last."""
     half = (lines[0] + lines[-1]) / 2
     gaps = list(itertools.pairwise(lines))
     room = min(NUMBER, max(b - a for a, b in gaps))
@@ -184,7 +185,7 @@ def _between(lines: Sequence[float]) -> float:
 
 
 def _short(n: int) -> str:
-    """`960`, `28.7k`, `1.2M`: at most five characters."""
+    """Writes a number in at most five characters: `960`, `28.7k`, `1.2M`."""
     for unit, factor in (("M", 1e6), ("k", 1e3)):
         if n >= 1e4 and n >= factor:
             return f"{n / factor:.3g}{unit}"

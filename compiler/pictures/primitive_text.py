@@ -1,4 +1,4 @@
-"""What a plan's primitives do, in words and in kinds."""
+"""primitive_text: the work of a plan's primitives, in words and in roles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.pictures import palette
 
 
-class Kind(IntEnum):
-    """What a primitive is to its rank."""
+class PrimitiveRole(IntEnum):
+    """The role of a primitive at its rank."""
 
     COPY = 0
     REDUCE = 1
@@ -24,16 +24,19 @@ class Kind(IntEnum):
 
 
 LOOKS = {
-    Kind.COPY: ("copy between ranks", palette.COPY),
-    Kind.REDUCE: ("reduce", palette.REDUCE),
-    Kind.LOCAL: ("local copy", palette.LOCAL),
+    PrimitiveRole.COPY: ("copy between ranks", palette.COPY),
+    PrimitiveRole.REDUCE: ("reduce", palette.REDUCE),
+    PrimitiveRole.LOCAL: ("local copy", palette.LOCAL),
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrimitiveText:
-    """kind: i4[P]; sources, targets: Csr[P], the other ranks whose memory it reads and writes, or
-    that sent or will receive a message; receives, sends: b1[P], whether it does that."""
+    """The texts of all primitives.
+
+    kind: i4[P]; sources, targets: [P], the other ranks whose memory each reads and writes, or that
+    sent or will receive a message; receives, sends: b1[P], whether it does that.
+    """
 
     plan: Plan
     rank: I4
@@ -44,7 +47,8 @@ class PrimitiveText:
     sends: B1
 
     def text(self, p: int) -> str:
-        """`put chunk 3 → 1`, `reduce-put chunk 3 ← 0 → 1 → 8 over the network`."""
+        """Describes a primitive: `put chunk 3 → 1`, `reduce-put chunk 3 ← 0 → 1 → 8 over the
+        network`."""
         plan = self.plan
         label = f"{self.verb(p)} chunk {plan.chunk[p]}"
         label += self._ranks("←", self.sources, p) + self._ranks("→", self.targets, p)
@@ -54,17 +58,17 @@ class PrimitiveText:
         return label
 
     def verb(self, p: int) -> str:
-        """What it does to its rank's own value."""
-        if self.kind[p] == Kind.LOCAL:
+        """Returns its work on its rank's own value, as a verb."""
+        if self.kind[p] == PrimitiveRole.LOCAL:
             return "copy"
         sends = "send" if self.sends[p] else "put"
         parts = ["receive"] if self.receives[p] else []
-        parts += ["reduce"] if self.kind[p] == Kind.REDUCE else []
+        parts += ["reduce"] if self.kind[p] == PrimitiveRole.REDUCE else []
         parts += [sends] if len(self.targets.row(p)) else []
         return "-".join(parts) or "get"
 
     def _ranks(self, arrow: str, ranks: Csr, p: int) -> str:
-        """Those in the memory domain of its rank, then those beyond."""
+        """Writes the ranks in the memory domain of its rank, then those beyond."""
         domain, each = self.plan.memory_domain, ranks.row(p)
         far = domain[each] != domain[self.rank[p]]
         near, beyond = each[~far].tolist(), each[far].tolist()
@@ -72,31 +76,35 @@ class PrimitiveText:
         return label + (f" {arrow} {text.runs(beyond, 3)} over the network" if beyond else "")
 
     def place(self, p: int) -> str:
-        """`algo.rccl:12`; empty for local copies."""
+        """Writes the place in the source, `algo.rccl:12`; empty for local copies."""
         line = int(self.plan.line[p])
         return f"{self.plan.source}:{line}" if line else ""
 
 
 def primitive_text(plan: Plan) -> PrimitiveText:
-    """What every primitive does. O(operands log operands)."""
+    """Returns the texts of every primitive. O(operands log operands)."""
     rank = plan.rank_of()
     sources = _others(plan.src, rank, plan.queues.src)
     targets = _others(plan.dst, rank, plan.queues.dst)
     away = (sources.counts() + targets.counts()) > 0
-    kind = np.where(plan.src.counts() > 1, Kind.REDUCE, np.where(away, Kind.COPY, Kind.LOCAL))
+    kind = np.where(
+        plan.src.counts() > 1,
+        PrimitiveRole.REDUCE,
+        np.where(away, PrimitiveRole.COPY, PrimitiveRole.LOCAL),
+    )
     receives, sends = (_queued(operands) for operands in (plan.src, plan.dst))
     return PrimitiveText(plan, rank, kind.astype(np.int32), sources, targets, receives, sends)
 
 
 def _queued(operands: Operands) -> B1:
-    """Which primitives have an operand in a queue: b1[P]."""
+    """Marks the primitives with an operand in a queue: b1[P]."""
     found = np.zeros(len(operands), np.bool_)
     found[operands.owner()[operands.buffer == Buffer.QUEUE]] = True
     return found
 
 
 def _others(operands: Operands, rank: I4, far: I4) -> Csr:
-    """The other rank of every operand that has one."""
+    """Returns the other rank of every operand that has one."""
     row = operands.owner()
     queue = operands.buffer == Buffer.QUEUE
     there = operands.rank.copy()
@@ -108,7 +116,10 @@ def _others(operands: Operands, rank: I4, far: I4) -> Csr:
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
     """Stretches of a thread block's time, one after the other: the micro-batches of one primitive
-    within one window, or single ones. primitive, first, last (instances): i8[n]."""
+    within one window, or single ones.
+
+    primitive, first, last (instances): i8[n].
+    """
 
     primitive: I8
     first: I8
@@ -119,7 +130,7 @@ class Spans:
 
 
 def spans(rows: Sequence[int] | I8, batches: int, window: int) -> Spans:
-    """The spans of a block whose primitives are `rows`, in the order it executes them."""
+    """Returns the spans of a block whose primitives are `rows`, in the order it executes them."""
     begin = np.arange(0, batches, window)
     end = np.minimum(begin + window, batches) - 1
     p = np.tile(np.asarray(rows, np.int64), len(begin))

@@ -1,4 +1,4 @@
-"""Which thread blocks a timeline shows: ranks whose timelines are alike are shown once."""
+"""rows: the thread blocks that a timeline shows: ranks whose timelines are alike are shown once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ STEP = 1.2345e-4  # of the whole time: what times may differ by and count as the
 
 @dataclass(frozen=True, slots=True)
 class RankRows:
-    """The rows of one rank. `alike`: the other ranks that it stands for; `blocks`: its thread
-    blocks that have a row, numbered over all ranks; `hidden`: how many of its blocks have none."""
+    """The rows of one rank.
+
+    `alike`: the other ranks that it stands for; `blocks`: its thread blocks that have a row,
+    numbered over all ranks; `hidden`: the number of its blocks without one.
+    """
 
     rank: int
     alike: tuple[int, ...]
@@ -26,8 +29,8 @@ class RankRows:
 
 @dataclass(frozen=True, slots=True)
 class ShownRanks:
-    """The ranks to show, ascending; `left_out`: ranks like none of them; `idle`: those that have
-    no thread blocks."""
+    """The ranks to show, ascending; `left_out`: ranks like none of them; `idle`: those without
+    thread blocks."""
 
     shown: tuple[RankRows, ...]
     left_out: tuple[int, ...]
@@ -35,7 +38,7 @@ class ShownRanks:
 
 
 def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> ShownRanks:
-    """The ranks that `most` rows have room for. O(primitives).
+    """Returns the ranks that `most` rows have room for. O(primitives).
 
     These are all ranks if their blocks fit; else one of each kind, the kinds with most of the
     critical path first.
@@ -65,7 +68,7 @@ def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> Show
 
 
 def _alike(run: Run, texts: PrimitiveText) -> list[list[int]]:
-    """Ranks whose blocks do the same kinds of thing at the same times."""
+    """Returns groups of ranks whose blocks do the same kinds of work at the same times."""
     plan = run.machine.plan
     step = max(run.time * STEP, 1e-12)
     first = run.begin.reshape(-1, run.batches)[:, 0]

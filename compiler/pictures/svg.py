@@ -1,7 +1,7 @@
-"""matplotlib's SVG made small: styles become CSS classes, each with a variant for dark pages.
+"""svg: makes matplotlib's SVG small: styles become CSS classes, each with a variant for dark pages.
 
-Several pictures may stand in one page, so that the names of classes begin with the picture's.
-Light colours are in force wherever `prefers-color-scheme` is unknown.
+Several pictures may stand in one page, so that the names of classes begin with the picture's. Light
+colours are in force wherever `prefers-color-scheme` is unknown.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _COLOURED = ("fill", "stroke")
 
 
 def compact(raw: str, name: str, title: str, label: str, tips: Sequence[str]) -> str:
-    """The drawing `raw`, as matplotlib writes it, as a document of its own. O(its length).
+    """Returns the drawing `raw`, as matplotlib writes it, as a document of its own. O(its length).
 
-    title, label: what it is, and what it shows in a sentence; tips: what the group with the id
-    `tip-<i>` says where the pointer rests.
+    title, label: a name, and a description in a sentence; tips: the text of the group with the id
+    `tip-<i>`, shown where the pointer rests.
     """
     root = ET.fromstring(raw)
     for element in root.iter():
@@ -52,7 +52,8 @@ def compact(raw: str, name: str, title: str, label: str, tips: Sequence[str]) ->
 
 
 def _shorten(element: ET.Element) -> None:
-    """Hundredths of a point are enough; a rectangle is two corners; nothing turns by 0°."""
+    """Shortens an element: hundredths of a point are enough; a rectangle is two corners; nothing
+    turns by 0°."""
     for key in ("d", "x", "y", "width", "height", "transform"):
         if (value := element.get(key)) is not None:
             element.set(key, _NUMBER.sub(lambda found: f"{float(found[0]) + 0.0:.2f}", value))
@@ -105,7 +106,7 @@ def _style(name: str, classes: dict[str, str]) -> str:
 
 
 def _referred(root: ET.Element) -> set[str]:
-    """The ids that something refers to."""
+    """Returns the ids that something refers to."""
     found = {value[1:] for e in root.iter() if (value := e.get("href", "")).startswith("#")}
     for element in root.iter():
         for value in element.attrib.values():
@@ -114,7 +115,7 @@ def _referred(root: ET.Element) -> set[str]:
 
 
 def _ungroup(parent: ET.Element, tips: Sequence[str], kept: set[str]) -> None:
-    """Puts what groups hold in their place, and tips into what they explain."""
+    """Replaces groups by their content, and puts tips into the elements that they explain."""
     children: list[ET.Element] = []
     for element in parent:
         _ungroup(element, tips, kept)

@@ -1,7 +1,8 @@
-"""The upper half of a cluster's picture: boxes for nodes, leaves and spines, lines between them.
+"""tiers: the upper half of a cluster's picture: boxes for nodes, leaves and spines, lines between
+them.
 
-Lines from one box end side by side, in the order of what they lead to; where a node has several,
-each end is labelled with its NICs.
+Lines from one box end side by side, in the order of the boxes that they lead to; if a node has
+several, each end is labelled with its NICs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from hccc.ir import text
 from hccc.pictures import palette
 from hccc.pictures.canvas import SMALL, Sheet, width_of
-from hccc.pictures.fabric import Edge, Fabric, Unit
+from hccc.pictures.fabric import Edge, Fabric, TierUnit
 from hccc.pictures.inter_node_links import InterNodeLink
 from hccc.pictures.line_widths import LineWidths
 
@@ -24,11 +25,11 @@ End = tuple[int, int]  # a tier, and a unit of it
 
 
 class Tiers:
-    """Tiers of boxes, the nodes lowest; below them what links two nodes directly."""
+    """Tiers of boxes, the nodes lowest; below them the links of two nodes."""
 
     def __init__(self, net: Fabric, links: Sequence[InterNodeLink]) -> None:
         self.net = net
-        units = [Unit(link.lines, ()) for link in links]
+        units = [TierUnit(link.lines, ()) for link in links]
         self.links = list(zip(links, units, strict=True))
         self.rows = [*net.tiers, *([tuple(units)] if units else [])]
         self.up = _by_end(net.edges, high=False)
@@ -45,11 +46,11 @@ class Tiers:
         self.tall = tall
 
     def capacities(self) -> list[float]:
-        """GB/s of all lines."""
+        """Returns the GB/s of all lines."""
         return [e.capacity for e in self.net.edges] + [link.capacity for link, _ in self.links]
 
     def draw(self, sheet: Sheet, top: float, line: LineWidths) -> float:
-        """Draws below `top`; returns where it ends."""
+        """Draws below `top`; returns where the drawing ends."""
         order = [*reversed(range(len(self.net.tiers))), *range(len(self.net.tiers), len(self.rows))]
         boxes: dict[int, list[Box]] = {}
         y = top
@@ -69,7 +70,7 @@ class Tiers:
         return top - self.height
 
     def _ports(self, tier: int, i: int) -> Sequence[Edge]:
-        """The lines upwards of a node with several; none of any other unit."""
+        """Returns the lines upwards of a node with several; none of any other unit."""
         edges = self.up.get((tier, i), [])
         return edges if tier == 0 and len(edges) > 1 else []
 
@@ -80,14 +81,14 @@ class Tiers:
         return max(1.0, lines + 0.2, max(ports, default=0.0) * len(ports))
 
     def _row_height(self, tier: int) -> float:
-        """The height of every box of a tier: that of its highest."""
+        """Returns the height of every box of a tier: that of its highest."""
         return max(
             0.14 + LINE * (len(unit.lines) + bool(self._ports(tier, i)))
             for i, unit in enumerate(self.rows[tier])
         )
 
     def places(self, tier: int, width: float, y: float) -> list[Box]:
-        """Boxes side by side, spread over the width."""
+        """Returns boxes side by side, spread over the width."""
         widths = self.widths[tier]
         spare = min((width - 2 * MARGIN - sum(widths)) / len(widths), 1.2)
         x = (width - sum(widths) - spare * len(widths)) / 2 + spare / 2
@@ -98,7 +99,7 @@ class Tiers:
         return found
 
     def low_end(self, edge: Edge, box: Box) -> float:
-        """x where a line leaves its lower box."""
+        """Returns the x where a line leaves its lower box."""
         ports = self._ports(edge.tier, edge.low)
         edges = self.up[edge.tier, edge.low]
         return _at(box, edges.index(edge), len(edges), 1.0 if ports else SPREAD)
@@ -119,7 +120,7 @@ class Tiers:
                 xs = [_at(at, i, 2, SPREAD), place[0] + place[2] / 2]
                 sheet.line(xs, [at[1] + at[3], place[1]], palette.FAINT, line(link.capacity))
 
-    def _draw_unit(self, sheet: Sheet, unit: Unit, at: Box, tier: int, i: int) -> None:
+    def _draw_unit(self, sheet: Sheet, unit: TierUnit, at: Box, tier: int, i: int) -> None:
         x, y, w, h = at
         edge, line = (palette.ALERT, 1.8) if unit.alert else (palette.INK, 0.8)
         fill = palette.kind(unit.kind) if tier == 0 else palette.PAPER
@@ -141,7 +142,7 @@ def _port_text(edge: Edge) -> str:
 
 
 def _by_end(edges: Sequence[Edge], *, high: bool) -> dict[End, list[Edge]]:
-    """The edges of every unit at one of their ends, in the order of their other end."""
+    """Returns the edges of every unit at one of their ends, in the order of their other end."""
     found: dict[End, list[Edge]] = {}
     for edge in sorted(edges, key=lambda e: (e.low, e.high)):
         end = (edge.tier + 1, edge.high) if high else (edge.tier, edge.low)
@@ -150,5 +151,5 @@ def _by_end(edges: Sequence[Edge], *, high: bool) -> dict[End, list[Edge]]:
 
 
 def _at(box: Box, i: int, n: int, share: float) -> float:
-    """Where the i-th of n lines ends that share the middle of a box's side."""
+    """Returns where the i-th of n lines ends that share the middle of a box's side."""
     return box[0] + box[2] * (0.5 + share * ((i + 0.5) / n - 0.5))

@@ -1,5 +1,5 @@
-"""The picture of a Run: a row for every thread block, bars for its primitives, the critical path;
-and one for the proxy of a rank, with when it carries anything over the network.
+"""timeline: the picture of a Run: a row for every thread block, bars for its primitives, the
+critical path; and a row for the proxy of a rank, with its transfers over the network.
 
 Ranks with the same timeline are drawn once.
 """
@@ -18,8 +18,8 @@ from hccc.pictures import palette
 from hccc.pictures.bars import Bars, Detail, bars, detail_of
 from hccc.pictures.canvas import NORMAL, NOTE, SMALL, Picture, Sheet, settings, width_of
 from hccc.pictures.carriage import Carriage, carriage
-from hccc.pictures.legend import Entry, draw_legend
-from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text
+from hccc.pictures.legend import LegendEntry, draw_legend
+from hccc.pictures.primitive_text import LOOKS, PrimitiveRole, PrimitiveText, primitive_text
 from hccc.pictures.rows import RankRows, ShownRanks, shown_ranks
 from hccc.sim.critical import critical_path
 from hccc.sim.simulate import Run
@@ -32,7 +32,7 @@ APART = 2e-3  # of the whole time: gaps between bars of a proxy, at least
 
 @settings()
 def timeline(run: Run, note: str = "") -> Picture:
-    """A Run drawn. `note`: something more to say below it. O(instances); the drawing is bounded."""
+    """Draws a Run. `note`: a line to add below it. O(instances); the drawing is bounded."""
     plan = run.machine.plan
     texts = primitive_text(plan)
     path = critical_path(run)
@@ -82,7 +82,7 @@ def _draw_ranks(
     top: float,
     detail: Detail,
 ) -> dict[int, float]:
-    """The rows; returns the middle of each block's."""
+    """Draws the rows; returns the middle of each block's."""
     first_block = starts(run.machine.plan.n_tb)
     y, middles = top, {}
     sheet.text(
@@ -104,7 +104,7 @@ def _draw_ranks(
 
 
 def _row_label(sheet: Sheet, run: Run, scale: _Scale, y: float, name: str, busy: float) -> None:
-    """The name of a row before it, and behind it how much of the whole time it is busy."""
+    """Draws the name of a row before it, and behind it the part of the whole time it is busy."""
     middle = y + ROW / 2
     sheet.text(scale.left - 0.08, middle, name, ha="right", color=palette.FAINT)
     end = scale(run.time - run.launch) + 0.1
@@ -112,7 +112,7 @@ def _row_label(sheet: Sheet, run: Run, scale: _Scale, y: float, name: str, busy:
 
 
 def _draw_proxy(sheet: Sheet, run: Run, found: Carriage, scale: _Scale, y: float) -> None:
-    """When the proxy of a rank carries anything."""
+    """Draws when the proxy of a rank carries anything."""
     begins, ends = found.busy(0.0)
     _row_label(sheet, run, scale, y, "proxy", float((ends - begins).sum()) / max(run.time, 1e-12))
     begins, ends = found.busy(APART * run.time)
@@ -143,7 +143,9 @@ def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, 
             sheet.box(at, palette.WAIT, "none", round=0, line=0)
         if end <= ready:
             continue
-        fill = palette.tint(LOOKS[Kind(int(found.kind[i]))][1], 0.18 + 0.62 * float(found.share[i]))
+        fill = palette.tint(
+            LOOKS[PrimitiveRole(int(found.kind[i]))][1], 0.18 + 0.62 * float(found.share[i])
+        )
         line = 0.5 if end - ready > 0.03 else 0
         at = (ready, y + 0.02, max(end - ready, 0.006), ROW - 0.04)
         edge = palette.PAPER if line else "none"
@@ -164,7 +166,7 @@ def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, 
 
 
 def _draw_marks(sheet: Sheet, found: Bars, scale: _Scale, y: float) -> None:
-    """Marks at both edges of bars, where one micro-batch ends and the next begins."""
+    """Draws marks at both edges of bars, where one micro-batch ends and the next begins."""
     middles = [scale(float(us)) for us in found.marks]
     if len(middles) < 1 or min(np.diff(middles), default=MARKS) < MARKS:
         return
@@ -174,7 +176,7 @@ def _draw_marks(sheet: Sheet, found: Bars, scale: _Scale, y: float) -> None:
 
 
 def _draw_path(sheet: Sheet, run: Run, path: I8, middles: dict[int, float], scale: _Scale) -> None:
-    """A line below the bars of the critical path, and hops from one block to the next."""
+    """Draws a line below the bars of the critical path, and hops from one block to the next."""
     if not len(path):
         return
     block = run.machine.plan.block_of()[path // run.batches]
@@ -195,7 +197,7 @@ def _draw_path(sheet: Sheet, run: Run, path: I8, middles: dict[int, float], scal
 
 
 def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> None:
-    """Ticks at round times, and one at the end, which those too close to it give way to."""
+    """Draws ticks at round times, and one at the end; ticks too close to that are left out."""
     unit, factor = text.time_unit(run.time)
     end = text.time(run.time).removesuffix(f" {unit}")  # as the title has it
     free = scale(run.time - run.launch) - width_of(end, SMALL, bold=True) / 2 - 0.1
@@ -210,8 +212,10 @@ def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> Non
     sheet.text(scale.left - 0.08, top + 0.1, unit, ha="right", color=palette.FAINT)
 
 
-def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int], proxies: bool) -> list[Entry]:
-    """Samples of what occurs."""
+def _legend(
+    run: Run, texts: PrimitiveText, drawn: Sequence[int], proxies: bool
+) -> list[LegendEntry]:
+    """Returns samples of the colours that occur."""
     plan, kinds, waits = run.machine.plan, set(), False
     for block in drawn:
         rows = slice(int(plan.tb_ptr[block]), int(plan.tb_ptr[block + 1]))
@@ -219,14 +223,16 @@ def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int], proxies: bool)
         instances = slice(rows.start * run.batches, rows.stop * run.batches)
         waits = waits or bool((run.ready[instances] > run.begin[instances]).any())
     found = [
-        Entry(what, palette.tint(colour, 0.8))
+        LegendEntry(what, palette.tint(colour, 0.8))
         for kind, (what, colour) in LOOKS.items()
         if kind in kinds
     ]
-    found += [Entry("carried by a proxy", palette.tint(palette.CARRIED, 0.8))] if proxies else []
-    found += [Entry("waiting", palette.WAIT)] if waits else []
-    found.append(Entry("critical path", palette.CRITICAL, line=1.8))
-    return [*found, Entry("numbers: chunks, on a bar or behind it; busy: of the whole time")]
+    found += (
+        [LegendEntry("carried by a proxy", palette.tint(palette.CARRIED, 0.8))] if proxies else []
+    )
+    found += [LegendEntry("waiting", palette.WAIT)] if waits else []
+    found.append(LegendEntry("critical path", palette.CRITICAL, line=1.8))
+    return [*found, LegendEntry("numbers: chunks, on a bar or behind it; busy: of the whole time")]
 
 
 def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:

@@ -1,6 +1,6 @@
-"""The picture of a cluster: its network in tiers, and every class of nodes from the inside.
+"""topology: the picture of a cluster: its network in tiers, and the inside of every class of nodes.
 
-Nodes that are alike are drawn once. Line widths grow with capacity; what is slower than its peers
+Nodes that are alike are drawn once. Line widths grow with capacity; parts slower than their peers
 (a degraded NIC, port or uplink) and failed GPUs are marked.
 """
 
@@ -17,7 +17,7 @@ from hccc.pictures.canvas import NOTE, Picture, Sheet, settings, width_around
 from hccc.pictures.fabric import fabric
 from hccc.pictures.inter_node_links import inter_node_links
 from hccc.pictures.legend import ROW as LEGEND_ROW
-from hccc.pictures.legend import Entry, draw_legend, legend_rows
+from hccc.pictures.legend import LegendEntry, draw_legend, legend_rows
 from hccc.pictures.line_widths import LineWidths
 from hccc.pictures.node_classes import NodeClass, node_classes, slower
 from hccc.pictures.node_view import node_view
@@ -31,7 +31,7 @@ DOMAINS, DOMAIN_NODES = 6, 4  # memory domains, and runs of nodes of one, that a
 
 @settings()
 def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
-    """A Topology drawn, `note` below it. O(its size); what is drawn is bounded."""
+    """Draws a Topology, with `note` below it. O(its size); the drawing is bounded."""
     classes = node_classes(t)
     net = fabric(t, classes)
     links, notes = inter_node_links(t, net.tiers[0] if net else ())
@@ -81,24 +81,24 @@ def _title(t: Topology) -> str:
     return f"{text.count(len(t), 'rank')} in {nodes}, {' and '.join(names)}{lost}"
 
 
-def _legend(t: Topology, classes: Sequence[NodeClass], line: LineWidths) -> list[Entry]:
-    """Colours of nodes where there are several, the mark of what is slow, and line widths."""
+def _legend(t: Topology, classes: Sequence[NodeClass], line: LineWidths) -> list[LegendEntry]:
+    """Returns colours of nodes if there are several, the mark of slow parts, and line widths."""
     found = []
     if len(classes) > 1:
         own = len(palette.KINDS)
         found = [
-            Entry(_class_text(t, c), palette.kind(i), palette.INK)
+            LegendEntry(_class_text(t, c), palette.kind(i), palette.INK)
             for i, c in enumerate(classes[:own])
         ]
         if classes[own:]:
-            found.append(Entry("other classes of nodes", palette.kind(own), palette.INK))
+            found.append(LegendEntry("other classes of nodes", palette.kind(own), palette.INK))
     if slower(t).any() or len(t.failed):
-        found.append(Entry("slower than its peers, or failed", palette.PAPER, palette.ALERT))
+        found.append(LegendEntry("slower than its peers, or failed", palette.PAPER, palette.ALERT))
     return [*found, *line.legend()]
 
 
 def _memory_note(t: Topology) -> Iterator[str]:
-    """Which nodes are one memory domain, where not every node is one of its own."""
+    """Yields the nodes that are one memory domain, unless every node is one of its own."""
     node, first = np.unique(t.node, return_index=True)
     domain = t.memory_domain[first]
     of: list[list[int]] = [node[domain == d].tolist() for d in np.unique(domain)]
@@ -114,7 +114,7 @@ def _memory_note(t: Topology) -> Iterator[str]:
 
 
 def _class_text(t: Topology, of: NodeClass) -> str:
-    """`node1, node2: 8 × H20`."""
+    """Describes a class of nodes: `node1, node2: 8 × H20`."""
     first = int(t.first_rank[of.first])
     alive = int(t.first_rank[of.first + 1]) - first
     device = text.clean(t.devices[t.device[first]].name, 24) if alive else "GPU"

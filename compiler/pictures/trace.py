@@ -1,9 +1,9 @@
-"""A Run as Chrome trace events, which Perfetto and chrome://tracing open.
+"""trace: a Run as Chrome trace events, which Perfetto and chrome://tracing open.
 
-A process is a rank, a thread one of its thread blocks, or what its proxy carries of one to a peer.
+A process is a rank, a thread one of its thread blocks, or its proxy's work for one block and peer.
 Every primitive is a slice, in it for each micro-batch one of waiting and one of work; slices of a
-thread nest. A proxy's slices are the bytes of one transfer on the links. Counters tell how fast the
-busiest links were. Events are written one by one: nothing is held that grows with the Run.
+thread nest. A proxy's slices are the bytes of one transfer on the links. Counters show the rates of
+the busiest links. Events are written one by one: nothing is held that grows with the Run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hccc.network.resource_names import names
 from hccc.pictures import chrome
 from hccc.pictures.carriage import Carriage, carriage
 from hccc.pictures.chrome import Event
-from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text, spans
+from hccc.pictures.primitive_text import LOOKS, PrimitiveRole, PrimitiveText, primitive_text, spans
 from hccc.sim.simulate import Run
 
 EVENTS = 400_000  # more than this, and micro-batches are merged, then ranks left out
@@ -28,8 +28,11 @@ LINKS, POINTS = 8, 2_000
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is written: `ranks` first ranks, micro-batches or (`merged`) only their primitives. pid:
-    the first process; at: ns of the call's beginning."""
+    """The part of a Run to write: the first `ranks`, micro-batches or (`merged`) only their
+    primitives.
+
+    pid: the first process; at: ns of the call's beginning.
+    """
 
     ranks: int
     merged: bool
@@ -38,12 +41,12 @@ class _Scope:
     at: int = 0
 
     def ns(self, us: float) -> int:
-        """A time of the call."""
+        """Returns a time of the call in ns."""
         return self.at + round(float(us) * 1000)
 
 
 def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
-    """Writes the trace as one JSON object; returns how many events. O(what is written)."""
+    """Writes the trace as one JSON object; returns the number of events. O(text written)."""
     scope = _scope(run, most)
     plan = run.machine.plan
     about = {
@@ -61,7 +64,8 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
 
 
 def events(run: Run, pid: int, at: int, most: int = EVENTS) -> Iterator[Event | str]:
-    """The same events, to stand beside others: from process `pid` and from time `at` (ns) on."""
+    """Yields the same events, to stand beside others: from process `pid` and from time `at` (ns)
+    on."""
     return _events(run, replace(_scope(run, most), pid=pid, at=at))
 
 
@@ -105,7 +109,7 @@ def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
 def _block(
     run: Run, texts: PrimitiveText, scope: _Scope, at: tuple[int, int], rows: Any
 ) -> Iterator[Event | str]:
-    """The slices of a block: primitives, in each its waits and its work."""
+    """Yields the slices of a block: primitives, in each its waits and its work."""
     found = spans(rows, run.batches, run.window)
     for p, first, last in zip(
         found.primitive.tolist(), found.first.tolist(), found.last.tolist(), strict=True
@@ -115,7 +119,7 @@ def _block(
             texts.text(p), at, begin, end, "primitive", _args(run, texts, p, first, last)
         )
         steps = [(first, last)] if scope.merged else [(i, i) for i in range(first, last + 1)]
-        name = LOOKS[Kind(int(texts.kind[p]))][0]
+        name = LOOKS[PrimitiveRole(int(texts.kind[p]))][0]
         for a, b in steps:
             start, ready, done = map(scope.ns, (run.begin[a], run.ready[a], run.end[b]))
             if ready > start:
@@ -127,8 +131,11 @@ def _block(
 def _proxy(
     run: Run, texts: PrimitiveText, scope: _Scope, first: int, found: Carriage
 ) -> Iterator[Event | str]:
-    """What one rank's proxy carries: a thread for each peer and thread block that hands it over.
-    first: the number of the first."""
+    """Yields the transfers of one rank's proxy: a thread for each peer and thread block that hands
+    over.
+
+    first: the number of the first thread.
+    """
     plan = texts.plan
     block = np.searchsorted(plan.tb_ptr, found.primitive, side="right") - 1
     key = found.peer * (len(plan.tb_ptr) + 1) + block
@@ -166,7 +173,7 @@ def _args(run: Run, texts: PrimitiveText, p: int, first: int, last: int) -> Even
 
 
 def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
-    """Who ended a wait."""
+    """Returns the primitive that ended a wait."""
     cause = int(run.cause[instance])
     if cause < 0:
         return {}
@@ -176,7 +183,7 @@ def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
 
 
 def _counters(run: Run, scope: _Scope, pid: int) -> Iterator[Event]:
-    """GB/s over the busiest links: all channels, averaged over each transfer."""
+    """Yields the GB/s over the busiest links: all channels, averaged over each transfer."""
     machine = run.machine
     links = np.flatnonzero(machine.links & (run.carried > 0))
     top = links[np.argsort(-run.utilisation[links], kind="stable")][:LINKS]
@@ -199,7 +206,8 @@ def _counters(run: Run, scope: _Scope, pid: int) -> Iterator[Event]:
 
 
 def _movements(run: Run, resource: int) -> tuple[Any, Any, Any]:
-    """When something crossed a resource, from and until, and its bytes: f8[n] each."""
+    """Returns the times when a transfer crossed a resource, from and until, and its bytes: f8[n]
+    each."""
     machine, carried = run.machine, run.machine.transfers
     size = np.full(run.batches, run.payload)
     size[-1] = run.last
@@ -219,7 +227,7 @@ def _movements(run: Run, resource: int) -> tuple[Any, Any, Any]:
 
 
 def _rates(ready: Any, end: Any, sent: Any) -> tuple[Any, Any]:
-    """Times (µs) and the GB/s from each on."""
+    """Returns times (µs) and the GB/s from each on."""
     long = end > ready
     ready, end, speed = ready[long], end[long], sent[long] / (end - ready)[long] / 1000
     at = np.concatenate([ready, end])

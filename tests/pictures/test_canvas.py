@@ -16,7 +16,7 @@ from hccc.pictures import palette
 from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import DPI, SMALL, Picture, width_of
 from hccc.pictures.dag import dag
-from hccc.pictures.legend import Entry, legend_rows
+from hccc.pictures.legend import LegendEntry, legend_rows
 from hccc.pictures.line_widths import LineWidths
 from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
@@ -133,7 +133,7 @@ def test_legends_have_what_occurs() -> None:
 
 @given(st.lists(st.text("abc ", min_size=1, max_size=30), max_size=12), st.floats(1, 9))
 def test_legends_keep_their_entries_and_their_width(labels: list[str], width: float) -> None:
-    entries = [Entry(label, palette.COPY) for label in labels]
+    entries = [LegendEntry(label, palette.COPY) for label in labels]
     rows = legend_rows(entries, width)
     assert [entry for row in rows for entry in row] == entries
     for row in rows:

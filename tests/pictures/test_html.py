@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 from hccc.ir.topology import Device
 from hccc.pictures.dag import dag
-from hccc.pictures.html import Page, Proof, Table, html
+from hccc.pictures.html import Page, PageTable, ProofLine, html
 from hccc.pictures.page import FIGURES
 from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
@@ -36,7 +36,7 @@ def _page(name: str = "ring") -> Page:
         summary=f"Compiled from {name}.",
         options=[("--fuse", name)],
         figures=[("ranks", "8"), (name, name)],
-        proofs=[Proof("race", name, name)],
+        proofs=[ProofLine("race", name, name)],
         pictures=[
             topology(t, name),
             dag(stops_dag),
@@ -44,7 +44,7 @@ def _page(name: str = "ring") -> Page:
             timeline(ran("ring_allreduce", "mi300x", 1 << 20), name),
         ],
         missing=[("bandwidth", name)],
-        tables=[Table(name, ("size", "time"), [("1 KiB", name)], name)],
+        tables=[PageTable(name, ("size", "time"), [("1 KiB", name)], name)],
         explanation=f"{name}\n  because",
     )
 

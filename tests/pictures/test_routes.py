@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.pictures.routes import Column, Point, Routes, bezier
+from hccc.pictures.routes import BoxColumn, EdgeRoutes, Point, bezier
 
 HEIGHT, WIDE, APART, ROW = 0.28, 0.5, 0.9, 0.4
 
 
-def _columns(shape: list[tuple[int, float]]) -> list[Column]:
+def _columns(shape: list[tuple[int, float]]) -> list[BoxColumn]:
     return [
-        Column(APART * i, APART * i + WIDE, middle + ROW * np.arange(boxes, dtype=np.float64))
+        BoxColumn(APART * i, APART * i + WIDE, middle + ROW * np.arange(boxes, dtype=np.float64))
         for i, (boxes, middle) in enumerate(shape)
     ]
 
@@ -30,7 +30,7 @@ SHAPES = st.lists(st.tuples(st.integers(1, 9), st.floats(-2, 2)), min_size=2, ma
 @given(SHAPES, st.data())
 def test_an_edge_passes_no_box(shape: list[tuple[int, float]], data: st.DataObject) -> None:
     columns = _columns(shape)
-    routes = Routes(columns, HEIGHT)
+    routes = EdgeRoutes(columns, HEIGHT)
     for _ in range(data.draw(st.integers(1, 12))):
         a = data.draw(st.integers(0, len(columns) - 2))
         b = data.draw(st.integers(a + 1, len(columns) - 1))
@@ -47,7 +47,7 @@ def test_an_edge_passes_no_box(shape: list[tuple[int, float]], data: st.DataObje
 
 def test_edges_between_the_same_boxes_have_tracks_of_their_own() -> None:
     columns = _columns([(3, 0.0), (3, 0.0), (3, 0.0)])
-    routes = Routes(columns, HEIGHT)
+    routes = EdgeRoutes(columns, HEIGHT)
     middle = (columns[1].left + columns[1].right) / 2
     heights = []
     for _ in range(6):
@@ -59,4 +59,4 @@ def test_edges_between_the_same_boxes_have_tracks_of_their_own() -> None:
 
 def test_an_edge_that_meets_nothing_is_one_curve() -> None:
     columns = _columns([(1, 0.0), (1, 2.0), (1, 0.0)])
-    assert len(Routes(columns, HEIGHT).route((WIDE, 0.0), (2 * APART, 0.0), range(1, 2))) == 4
+    assert len(EdgeRoutes(columns, HEIGHT).route((WIDE, 0.0), (2 * APART, 0.0), range(1, 2))) == 4

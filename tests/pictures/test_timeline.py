@@ -18,7 +18,7 @@ from hccc.pictures import palette
 from hccc.pictures.bars import bars, detail_of
 from hccc.pictures.canvas import SMALL, width_of
 from hccc.pictures.carriage import carriage
-from hccc.pictures.primitive_text import Kind, primitive_text, spans
+from hccc.pictures.primitive_text import PrimitiveRole, primitive_text, spans
 from hccc.pictures.rows import shown_ranks
 from hccc.pictures.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
@@ -157,11 +157,15 @@ def test_spans_are_the_order_of_execution() -> None:
 
 def test_kinds_and_words_of_primitives() -> None:
     staged = primitive_text(compiled("ring_allreduce").plan)
-    assert set(np.unique(staged.kind)) <= {int(Kind.COPY), int(Kind.REDUCE), int(Kind.LOCAL)}
+    assert set(np.unique(staged.kind)) <= {
+        int(PrimitiveRole.COPY),
+        int(PrimitiveRole.REDUCE),
+        int(PrimitiveRole.LOCAL),
+    }
     for p in range(len(staged.plan)):
         others = {*staged.sources.row(p).tolist(), *staged.targets.row(p).tolist()}
         assert staged.rank[p] not in others
-        assert (staged.kind[p] == Kind.LOCAL) == (not others)
+        assert (staged.kind[p] == PrimitiveRole.LOCAL) == (not others)
 
 
 def test_a_rank_with_more_blocks_than_rows() -> None:

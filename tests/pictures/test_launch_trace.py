@@ -15,8 +15,8 @@ from hccc import testing
 from hccc.analysis.waits import enforced
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
-from hccc.pictures import recorded, trace
-from hccc.pictures.recorded import Launch
+from hccc.pictures import launch_trace, trace
+from hccc.pictures.launch_trace import RecordedLaunch
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from tests.pictures.drawn import compiled, site
@@ -25,7 +25,9 @@ from tests.pictures.test_trace import _check_nesting
 Event = dict[str, Any]
 
 
-def launched(plan: Plan, batches: int = 1, window: int = 1, in_place: bool = False) -> Launch:
+def launched(
+    plan: Plan, batches: int = 1, window: int = 1, in_place: bool = False
+) -> RecordedLaunch:
     """A launch in which every thread block takes 3 ns for a micro-batch: 1 to wait, 2 to work."""
     rank, block, primitive, batch = [], [], [], []
     for b, r in enumerate(plan.block_rank().tolist()):
@@ -45,7 +47,7 @@ def launched(plan: Plan, batches: int = 1, window: int = 1, in_place: bool = Fal
         at[i] = at[i - 1] + 3 if keys[i] == keys[i - 1] else 0
     pieces = plan.collective.chunks_per_block * plan.channels
     part, micro = 4 * batches, 4
-    return Launch(
+    return RecordedLaunch(
         plan,
         {},
         in_place,
@@ -66,9 +68,9 @@ def launched(plan: Plan, batches: int = 1, window: int = 1, in_place: bool = Fal
     )
 
 
-def written(*launches: Launch) -> tuple[dict[str, Any], list[Event]]:
+def written(*launches: RecordedLaunch) -> tuple[dict[str, Any], list[Event]]:
     out = io.StringIO()
-    count = recorded.write(launches, out)
+    count = launch_trace.write(launches, out)
     whole = json.loads(out.getvalue(), parse_float=Decimal)
     assert count == len(whole["traceEvents"])
     return whole["otherData"], whole["traceEvents"]
@@ -103,7 +105,7 @@ def test_bytes_are_those_of_the_chunks(plan: Plan, in_place: bool) -> None:
 @settings(max_examples=20, deadline=None)
 def test_who_ended_a_wait_is_the_last_that_was_waited_for(plan: Plan) -> None:
     one = launched(plan, 2, 2)
-    found, waits = recorded.causes(one), enforced(plan)
+    found, waits = launch_trace.causes(one), enforced(plan)
     keys = zip(one.row, one.channel, one.micro_batch, strict=True)
     end = dict(zip(((int(r), int(c), int(m)) for r, c, m in keys), one.end.tolist(), strict=True))
     for i in range(len(one)):
@@ -137,8 +139,8 @@ def test_launches_follow_each_other_beside_what_is_predicted() -> None:
     plan = compiled("ring_allreduce", "mi300x").plan
     run = simulate(prepare(plan, site("mi300x")), Request(1 << 16))
     one = launched(plan)
-    fields = {name: getattr(one, name) for name in Launch.__slots__} | {"predicted": run}
-    about, events = written(Launch(**fields), one)
+    fields = {name: getattr(one, name) for name in RecordedLaunch.__slots__} | {"predicted": run}
+    about, events = written(RecordedLaunch(**fields), one)
     assert about["launches"] == 2 and about["notes"] == []
     _check_nesting(events)
     begun = [e["ts"] for e in events if e.get("cat") == "launch"]
@@ -152,7 +154,7 @@ def test_launches_follow_each_other_beside_what_is_predicted() -> None:
 
 def test_what_was_lost_is_told() -> None:
     one = launched(compiled("ring_allreduce", "mi300x").plan)
-    fields = {name: getattr(one, name) for name in Launch.__slots__} | {"lost": 7}
-    about, events = written(Launch(**fields))
+    fields = {name: getattr(one, name) for name in RecordedLaunch.__slots__} | {"lost": 7}
+    about, events = written(RecordedLaunch(**fields))
     assert about["notes"] == ["7 records lost: thread blocks kept the latest"]
     assert [e["args"]["lost"] for e in events if e.get("cat") == "launch"] == [7]

@@ -1,9 +1,9 @@
-"""Launches as their kernels recorded them, as Chrome trace events: beside `trace`, which predicts.
+"""launch_trace: recorded launches as Chrome trace events; `trace` writes predicted ones.
 
 Processes, threads and the names of slices are those of the predicted timeline: a process is a rank,
 a thread a thread block, of each channel; every primitive is a slice, in it for each micro-batch one
 of waiting and one of work. Launches follow each other without the time between them; one more
-process says where each begins. On a cluster, what is predicted of each stands beside it.
+process shows where each begins. On a cluster, the prediction for each stands beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.pictures import chrome, trace
 from hccc.pictures.chrome import Event
-from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text
+from hccc.pictures.primitive_text import LOOKS, PrimitiveRole, PrimitiveText, primitive_text
 from hccc.sim.simulate import Run
 
 _APART_NS = 1_000  # between launches
@@ -29,14 +29,14 @@ _MOST_PLACES = 4  # of data that an event lists
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Launch:
+class RecordedLaunch:
     """n records of a launch of `plan`, block by block, each in its order.
 
-    about: what a viewer shows of it; in_place; size: bytes of an element, count: elements of a
-    block, part and micro: of a channel's part of a chunk and of a micro-batch; batches, window:
-    micro-batches; rank, block (thread block times channels, plus channel): i4[n]; primitive (inside
-    the thread block), micro_batch, begin, ready, end (ns of one clock): i8[n]; lost: records that
-    there was no room for; predicted: the same call on a cluster.
+    about: shown by a viewer; in_place; size: bytes of an element, count: elements of a block, part
+    and micro: of a channel's part of a chunk and of a micro-batch; batches, window: micro-batches;
+    rank, block (thread block times channels, plus channel): i4[n]; primitive (inside the thread
+    block), micro_batch, begin, ready, end (ns of one clock): i8[n]; lost: records without room;
+    predicted: the same call on a cluster.
     """
 
     plan: Plan
@@ -78,7 +78,7 @@ class Launch:
         return np.asarray(self.plan.tb_ptr[first] + self.primitive, np.int64)
 
     def moved(self) -> I8:
-        """Bytes of each record's micro-batch: i8[n]."""
+        """Returns the bytes of each record's micro-batch: i8[n]."""
         plan, row = self.plan, self.row
         sub = plan.chunk[row] % plan.collective.chunks_per_block
         first = (sub * plan.channels + self.channel) * self.part + self.micro_batch * self.micro
@@ -88,9 +88,12 @@ class Launch:
         return np.asarray(elements * self.size, np.int64)
 
 
-def causes(launch: Launch) -> I8:
-    """The primitive that ended each record's wait by its flag or its message, as the last to come;
-    -1 for none, or where it is not recorded: i8[n]. O(records times what a primitive waits for)."""
+def causes(launch: RecordedLaunch) -> I8:
+    """Returns the primitive whose flag or message was the last to come and ended each record's
+    wait: i8[n].
+
+    -1 for none, or if it is not recorded. O(records times waits of a primitive).
+    """
     plan, row, found = launch.plan, launch.row, enforced(launch.plan)
     instance = (row * plan.channels + launch.channel) * launch.batches + launch.micro_batch
     ended = np.full(len(plan) * plan.channels * launch.batches, -1, np.int64)
@@ -107,8 +110,8 @@ def causes(launch: Launch) -> I8:
     return cause
 
 
-def write(launches: Sequence[Launch], out: TextIO) -> int:
-    """Writes launches as one JSON object; returns how many events. O(what is written)."""
+def write(launches: Sequence[RecordedLaunch], out: TextIO) -> int:
+    """Writes launches as one JSON object; returns the number of events. O(text written)."""
     lost = sum(one.lost for one in launches)
     about = {
         "tool": "hccc",
@@ -125,8 +128,8 @@ def _each(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def events(launches: Sequence[Launch]) -> Iterator[Event | str]:
-    """All events, of the launches one after the other."""
+def events(launches: Sequence[RecordedLaunch]) -> Iterator[Event | str]:
+    """Yields all events, of the launches one after the other."""
     if not launches:
         return
     threads = max(int(one.plan.n_tb.max(initial=0)) for one in launches)
@@ -148,9 +151,9 @@ def events(launches: Sequence[Launch]) -> Iterator[Event | str]:
         at += took + _APART_NS
 
 
-def _names(launches: Sequence[Launch], threads: int) -> Iterator[Event]:
-    """Of every rank and its thread blocks; those of a further channel have numbers after all of
-    the first."""
+def _names(launches: Sequence[RecordedLaunch], threads: int) -> Iterator[Event]:
+    """Yields names of every rank and its thread blocks; thread blocks of further channels are
+    numbered after all of the first."""
     channels = max(one.plan.channels for one in launches)
     for rank in range(launches[0].plan.n_ranks):
         yield chrome.named("process_name", rank, 0, f"rank {rank} (recorded)")
@@ -163,8 +166,8 @@ def _names(launches: Sequence[Launch], threads: int) -> Iterator[Event]:
                 yield chrome.meta("thread_sort_index", *at, {"sort_index": tb * channels + channel})
 
 
-def _slices(one: Launch, threads: int, shift: int) -> Iterator[str]:
-    """The slices of all thread blocks: primitives, in each its waits and its work."""
+def _slices(one: RecordedLaunch, threads: int, shift: int) -> Iterator[str]:
+    """Yields the slices of all thread blocks: primitives, in each its waits and its work."""
     texts, cause, moved = primitive_text(one.plan), causes(one), one.moved()
     tid = one.channel * threads + one.thread_block
     cut = np.flatnonzero(
@@ -175,7 +178,7 @@ def _slices(one: Launch, threads: int, shift: int) -> Iterator[str]:
         args = _args(texts, p, int(one.channel[a]), int(moved[a:b].sum()), b - a)
         begin, end = int(one.begin[a]) + shift, int(one.end[b - 1]) + shift
         yield chrome.slice(texts.text(p), at, begin, end, "primitive", args)
-        name = LOOKS[Kind(int(texts.kind[p]))][0]
+        name = LOOKS[PrimitiveRole(int(texts.kind[p]))][0]
         for i in range(a, b):
             start, ready, done = (int(t[i]) + shift for t in (one.begin, one.ready, one.end))
             if ready > start:
@@ -185,7 +188,7 @@ def _slices(one: Launch, threads: int, shift: int) -> Iterator[str]:
 
 
 def _changes(*columns: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which entries differ from the one before in any column: b1[n]; the first does."""
+    """Marks the entries that differ from the one before in any column: b1[n]; the first does."""
     changed = np.ones(len(columns[0]), np.bool_)
     changed[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return changed
@@ -207,7 +210,7 @@ def _args(texts: PrimitiveText, p: int, channel: int, moved: int, batches: int) 
 
 
 def _places(operands: Operands, p: int) -> list[str]:
-    """`output 3 of rank 1`, `queue 2, message 0`."""
+    """Writes the places of operands: `output 3 of rank 1`, `queue 2, message 0`."""
     found = []
     for k in range(int(operands.ptr[p]), int(operands.ptr[p + 1]))[:_MOST_PLACES]:
         buffer, rank, slot = Buffer(int(operands.buffer[k])), operands.rank[k], operands.slot[k]
@@ -218,5 +221,5 @@ def _places(operands: Operands, p: int) -> list[str]:
 
 
 def _cause(texts: PrimitiveText, p: int) -> Event:
-    """Who ended a wait."""
+    """Returns the primitive that ended a wait."""
     return {"for": f"rank {texts.rank[p]}: {texts.text(p)}"} if p >= 0 else {}
