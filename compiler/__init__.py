@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.proofs.proof import Proof
-    from hccc.synth.sizes import SizesSynthesis
-    from hccc.synth.synthesis import Synthesis
+    from hccc.synth.synthesis import SizesSynthesis, Synthesis
 
 _HOME = {
     **dict.fromkeys(
@@ -81,7 +80,7 @@ _HOME = {
     "Call": "hccc.predict.simulation",
     "Sizes": "hccc.predict.simulation",
     "Synthesis": "hccc.synth.synthesis",
-    "SizesSynthesis": "hccc.synth.sizes",
+    "SizesSynthesis": "hccc.synth.synthesis",
 }
 __all__ = [
     "Bounds",

@@ -59,8 +59,21 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
 }
-# Engines of synthesis know no driver: whoever weighs their Programs compiles them.
-WEIGHING = {"synthesis", "sizes", "weighed"}
+# What each family of engines in `synth` may import of the others, all above it in this list. The
+# loose modules of `synth` join the families; no family imports them. `predict` and `cli` ask
+# `bounds` and `builtin`, which import no engines.
+FAMILIES: dict[str, set[str]] = {
+    "bounds": set(),
+    "common": set(),
+    "builtin": {"common"},
+    "trees": {"bounds", "common"},
+    "paths": {"bounds", "common"},
+    "greedy": {"common"},
+    "pods": {"common", "greedy"},
+    "cegis": {"common", "greedy"},
+}
+# Engines know no driver: `synth/synthesize` compiles their Programs.
+COMPILING = {"synthesize"}
 
 
 def _part(path: Path) -> str:
@@ -70,8 +83,8 @@ def _part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def _imports(path: Path) -> set[str]:
-    """The parts of hccc that a file imports, wherever in it."""
+def _imports(path: Path, within: str = "hccc") -> set[str]:
+    """The parts of hccc, or of a room, that a file imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
@@ -80,8 +93,9 @@ def _imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             assert node.level == 0, f"{path}: a relative import"
-            names = [f"{module}.{a.name}" for a in node.names] if module == "hccc" else [module]
-        found |= {name.split(".")[1] for name in names if name.startswith("hccc.")}
+            names = [f"{module}.{a.name}" for a in node.names] if module == within else [module]
+        begin = within + "."
+        found |= {name[len(begin) :].split(".")[0] for name in names if name.startswith(begin)}
     return found
 
 
@@ -103,8 +117,22 @@ def test_every_room_has_its_line() -> None:
     assert {"ir", "base"} <= _imports(PACKAGE / "lang" / "transfer" / "load.py")
 
 
+def test_families_of_synthesis_import_one_way() -> None:
+    families, room = list(FAMILIES), PACKAGE / "synth"
+    assert set(families) == {path.parent.name for path in room.rglob("*/__init__.py")}
+    for family, allowed in FAMILIES.items():
+        assert all(families.index(other) < families.index(family) for other in allowed), family
+        imported = {
+            other
+            for path in (room / family).rglob("*.py")
+            for other in _imports(path, "hccc.synth") - {family}
+        }
+        assert imported == allowed, family
+    assert "bounds" in _imports(room / "candidates.py", "hccc.synth")
+
+
 def test_engines_of_synthesis_compile_nothing() -> None:
-    engines = [p for p in SOURCES if _part(p) == "synth" and p.stem not in WEIGHING]
+    engines = [p for p in SOURCES if _part(p) == "synth" and p.stem not in COMPILING]
     assert engines
     assert not [path for path in engines if "driver" in _imports(path)]
 

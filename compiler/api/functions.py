@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
-    from hccc.synth.sizes import SizesSynthesis
-    from hccc.synth.synthesis import Synthesis
+    from hccc.synth.synthesis import SizesSynthesis, Synthesis
 
 DEFAULT_SIZE = 64 << 20
 
@@ -387,11 +386,11 @@ def synthesize(
         UserError: E465 there is no such collective; E410 no such root; E451 nothing serves it on
             this cluster; what `load_cluster` raises.
     """
-    from hccc.synth import synthesis
+    from hccc.synth.synthesize import synthesize as synthesized
 
     where, op = collective_of(cluster, collective, root)
     check_integer("size", size, 1, None)
-    return synthesis.synthesize(
+    return synthesized(
         where,
         op,
         size,
@@ -421,7 +420,7 @@ def synthesize_sizes(
 
     sizes: bytes, a range. The others are those of `synthesize`, which also says what is raised.
     """
-    from hccc.synth.sizes import synthesize_sizes as synthesized
+    from hccc.synth.synthesize import synthesize_sizes as synthesized
 
     where, op = collective_of(cluster, collective, root)
     return synthesized(

@@ -185,7 +185,7 @@ def _several(
 ) -> Callable[[], None]:
     """Makes and writes algorithms for a range of sizes; what then tells of them."""
     from hccc.api import functions as api
-    from hccc.synth.sizes import program_text
+    from hccc.synth.synthesis import program_text
 
     assert output is not None  # `_check`
     made = api.synthesize_sizes(site, collective, sizes, **how)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from hccc.driver.compiled import Compiled, CompiledProgram
 
 if TYPE_CHECKING:
-    from hccc.synth.sizes import SizesSynthesis
-    from hccc.synth.synthesis import Synthesis
+    from hccc.synth.synthesis import SizeResult, SizesSynthesis
 
 PROGRAMS = "*.rccl"  # the last part of `-o DIR/*.rccl`
 _NAME = re.compile(r"[a-z]+-[a-z0-9-]+-\d+[KMG]?(-(and-)?\d+[KMG]?)*\.rccl")
@@ -83,10 +82,9 @@ def told(made: SizesSynthesis, compiled: Compiled | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    first = made.at[0]
-    on = f" on {first.topology.name}" if first.topology.name else ""
+    on = f" on {made.topology.name}" if made.topology.name else ""
     op = made.programs[0].collective.op.value
-    print(f"{op} over {len(first.topology)} ranks{on}, {len(made.sizes)} sizes")
+    print(f"{op} over {len(made.topology)} ranks{on}, {len(made.sizes)} sizes")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("size", "weighed", "simulated", "estimate", "of bound", "bound (us)"):
         left = name in ("weighed", "bound (us)")
@@ -124,7 +122,7 @@ def _rows(made: SizesSynthesis, k: int) -> Iterator[tuple[str, ...]]:
         yield size, f"  {others}", "", "", "", limit
 
 
-def _others(at: Synthesis) -> str:
+def _others(at: SizeResult) -> str:
     """`6 more, by estimate 300.59 or more`."""
     left = [one for one in at.weighed if one.time is None]
     if not left:

@@ -63,7 +63,7 @@ def cluster(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_best_so_far_goes_to_stdout(cluster: Path) -> None:
-    code, out, err = interrupted("synthesis:simulated:1", cluster, "-b", "1M")
+    code, out, err = interrupted("synth.synthesize:_simulated:1", cluster, "-b", "1M")
     assert code == 0 and "def ResCCLAlgo(" in out
     assert err.splitlines()[0] == SAYS and err.count("interrupted: ") == 1
     assert "interrupted before it was simulated" in err and "chosen" in err
@@ -72,7 +72,9 @@ def test_the_best_so_far_goes_to_stdout(cluster: Path) -> None:
 @pytest.mark.parametrize("name", ["x.rccl", slow("kernels")])
 def test_the_best_so_far_is_written(cluster: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
-    code, said, err = interrupted("synthesis:simulated:2", cluster, "-b", "1M", "-o", out, "--json")
+    code, said, err = interrupted(
+        "synth.synthesize:_simulated:2", cluster, "-b", "1M", "-o", out, "--json"
+    )
     facts = json.loads(said)
     assert (code, err.strip()) == (0, SAYS) and out.exists()
     assert facts["interrupted"] and sum(w["time"] is not None for w in facts["weighed"]) == 2
@@ -83,7 +85,7 @@ def test_the_best_so_far_is_written(cluster: Path, tmp_path: Path, name: str) ->
 def test_the_best_so_far_of_several_sizes(cluster: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
     code, said, err = interrupted(
-        "synthesis_sizes:simulated:1", cluster, "--sizes", "1K..1M", "-o", out, "--json"
+        "synth.synthesize:_simulated:1", cluster, "--sizes", "1K..1M", "-o", out, "--json"
     )
     facts = json.loads(said)
     assert (code, err.strip()) == (0, SAYS) and facts["interrupted"]
@@ -97,9 +99,9 @@ def test_the_best_so_far_of_several_sizes(cluster: Path, tmp_path: Path, name: s
 @pytest.mark.parametrize(
     ("where", "argv"),
     [
-        ("synthesis:simulated:0", ["-b", "1M"]),
-        slow("synthesis:search:0", ["-b", "1M"]),
-        slow("synthesis_sizes:simulated:0", ["--sizes", "1K..1M"]),
+        ("synth.synthesize:_simulated:0", ["-b", "1M"]),
+        slow("synth.candidates:greedy_programs:0", ["-b", "1M"]),
+        slow("synth.synthesize:_simulated:0", ["--sizes", "1K..1M"]),
     ],
 )
 def test_before_that_nothing_is_written(

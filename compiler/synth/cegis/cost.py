@@ -14,7 +14,7 @@ import numpy as np
 from hccc.ir.topology import US_PER_MB, Topology
 from hccc.network.routes import routes
 from hccc.synth.greedy.chunked import Chunked
-from hccc.synth.greedy.schedule import Schedule
+from hccc.synth.greedy.schedule import Schedule, busiest
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,3 @@ def cost(t: Topology, c: Chunked) -> Cost:
     alpha = routes(t, src[linked], dst[linked]).alpha.max(initial=0.0)
     slowest = min(device.reduce for device in t.devices)
     return Cost(float(alpha), 1 / (c.rate * US_PER_MB), 1 / (slowest * US_PER_MB))
-
-
-def busiest(s: Schedule, c: Chunked) -> float:
-    """Steps that the resource that `s` uses most needs: its chunks over its capacity."""
-    row = c.use[s.src.astype(np.int64) * c.n + s.dst]
-    chunks = np.bincount(row[row >= 0], minlength=len(c.capacity))
-    return float((chunks / c.capacity).max(initial=0.0))

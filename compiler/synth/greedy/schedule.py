@@ -66,6 +66,13 @@ class Schedule:
         return int(self.step[-1]) + 1 if len(self) else 0
 
 
+def busiest(s: Schedule, c: Chunked) -> float:
+    """Returns the steps that the busiest resource needs: its chunks over its capacity."""
+    row = c.use[s.src.astype(np.int64) * c.n + s.dst]
+    chunks = np.bincount(row[row >= 0], minlength=len(c.capacity))
+    return float((chunks / c.capacity).max(initial=0.0))
+
+
 class Violation(NamedTuple):
     """What a schedule does that cannot be. step: -1 where the end is meant; equation: of HeteCCL
     (2 it does not have what it sends, 4 and 5 too much at once, 6 it gets a chunk again, 8 it sends

@@ -12,26 +12,56 @@ is too slow for that, by way of one that has it (`relays`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, places_among
+from hccc.ir.collective import OpType
+from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.network.routes import routes, unreachable
+from hccc.synth.common.collectives import COPIES, SUMS
+from hccc.synth.common.transfer_table import check_size
 from hccc.synth.greedy.chunked import chunked
+from hccc.synth.greedy.programs import from_schedules, owners
 from hccc.synth.greedy.schedule import Schedule
 from hccc.synth.pods.duplicates import Transfers, duplicated
 from hccc.synth.pods.pods import Pods, pods
 from hccc.synth.pods.relays import senders
 from hccc.synth.pods.spread import Spread, spread
 
+NAME = "compose"
+OPS = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE})
+CHUNKS = (1, 2, 4)  # of a rank
+MOST_TRANSFERS = 1 << 18  # of a program of several chunks a rank
+BETTER = 1.003  # times the rate of fewer chunks: what more chunks must bring
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComposedProgram:
+    """A Program. chunks: of a rank; ring: whether nodes send to the next one only; algbw: GB/s of a
+    call at which its busiest resource is busy all the time."""
+
+    program: Program
+    chunks: int
+    ring: bool
+    algbw: float
+
+    @property
+    def name(self) -> str:
+        """The name for people: `compose, 2 chunks a rank, nodes in a ring`."""
+        ring = ", nodes in a ring" if self.ring else ""
+        return f"{NAME}, {self.chunks} chunk{'s' if self.chunks > 1 else ''} a rank{ring}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Composed:
-    """A schedule, and GB/s at which its busiest resource would bring one chunk: of all resources
-    together the schedule takes no less than chunk bytes over that."""
+    """A schedule, and the rate of its busiest resource, GB/s over its chunks: the schedule takes no
+    less than the bytes of a chunk over that."""
 
     schedule: Schedule
     rate: float
@@ -51,6 +81,35 @@ class _Entries:
     src: I8
     after: I8
     tree: I8
+
+
+def composed_programs(t: Topology, op: OpType) -> Iterator[ComposedProgram]:
+    """Yields Programs of composed schedules, fewest chunks first; of more chunks those that load
+    the busiest resource less.
+
+    Raises:
+        UserError: E451 there are none for `op`, or on this cluster; E452 they are too large.
+    """
+    if op not in OPS:
+        raise fail("E451", f"compose schedules nothing for {op.value}", help="built-ins do")
+    best = [0.0, 0.0]
+    for chunks, ring in product(CHUNKS, (False, True)):
+        owner = owners(t, op, 0, chunks)
+        size = len(owner) * (len(t) - 1) * (2 if op is OpType.ALLREDUCE else 1)
+        if chunks > 1 and size > MOST_TRANSFERS:
+            return
+        check_size(NAME, len(t), size)
+        copies = None if op in SUMS else compose(t, owner, ring=ring)
+        sums = None if op in COPIES else compose(t, owner, turned=True, ring=ring)
+        parts = [part for part in (copies, sums) if part]
+        if not parts:
+            continue
+        algbw = len(owner) / sum(1 / part.rate for part in parts)
+        if algbw > BETTER * best[ring]:
+            best[ring] = algbw
+            there, back = (part.schedule if part else None for part in (copies, sums))
+            made = from_schedules("Compose", t, op, 0, owner, there, back)
+            yield ComposedProgram(made, chunks, ring, algbw)
 
 
 def compose(t: Topology, owner: I4, *, turned: bool = False, ring: bool = False) -> Composed | None:

@@ -19,7 +19,7 @@ from hccc.synth.bounds.bound import limits
 from hccc.synth.bounds.estimate import estimate
 from hccc.synth.builtin import registry
 from hccc.synth.common.collectives import BOTH
-from hccc.synth.greedy.searched import search
+from hccc.synth.greedy.programs import greedy_programs
 from tests.synth.greedy.chunked_clusters import CLUSTERS
 
 T = load.load(CLUSTERS / "heteccl-h20-4+8.cluster")
@@ -33,7 +33,7 @@ def programs(op: OpType) -> list[Program]:
     builtin = (
         [registry.make("hierarchical", T, op, 0)] if "hierarchical" in registry.serving(op) else []
     )
-    return [*builtin, *(one.program for one in search(T, op, 0, 0))]
+    return [*builtin, *(one.program for one in greedy_programs(T, op, 0, 0))]
 
 
 @settings(deadline=None, max_examples=20)

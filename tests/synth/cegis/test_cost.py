@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hccc.lang.cluster import load
-from hccc.synth.cegis.cost import busiest, cost
+from hccc.synth.cegis.cost import cost
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.synthesize import EMPTY
+from hccc.synth.greedy.schedule import busiest
 from tests.synth.greedy.chunked_clusters import CLUSTERS, example, gather
 
 

@@ -19,8 +19,7 @@ from hccc.network.routes import routes
 from hccc.passes.verify import verify
 from hccc.synth.bounds.bound import limits
 from hccc.synth.greedy.programs import owners
-from hccc.synth.pods.compose import compose
-from hccc.synth.pods.composed import OPS, composed
+from hccc.synth.pods.compose import OPS, compose, composed_programs
 from hccc.synth.pods.pods import pods
 from tests.health_checks import EVERY_CHECK
 
@@ -69,7 +68,7 @@ def clusters(draw: st.DrawFn) -> Topology:
 def test_programs_are_right_and_no_faster_than_the_bound(op: OpType, t: Topology) -> None:
     most = limits(t, op).cut
     assert most is not None
-    found = list(composed(t, op))
+    found = list(composed_programs(t, op))
     assert found
     for one in found:
         verify(one.program)
@@ -85,7 +84,7 @@ def test_rails_of_which_gpus_failed(count: int, failed: set[tuple[int, int]]) ->
     lost = [f"node{x}.gpu{g}" for x, g in sorted(failed) if x <= count]
     try:
         t = cluster(rails(count), *lost)
-        found = list(composed(t, OpType.ALLGATHER))
+        found = list(composed_programs(t, OpType.ALLGATHER))
     except UserError as error:
         assert lost and error.problem.code in ("E135", "E451", "E139")  # no rail in common
         return
@@ -114,7 +113,7 @@ def test_the_busiest_resource_is_nearly_the_bounds(name: str, least: float) -> N
     t = load.load(CLUSTERS / f"{name}.cluster")
     cut = limits(t, OpType.ALLGATHER).cut
     assert cut is not None
-    best = max(one.algbw for one in composed(t, OpType.ALLGATHER))
+    best = max(one.algbw for one in composed_programs(t, OpType.ALLGATHER))
     assert least * (1 - 1e-9) <= best / float(cut.algbw) <= 1 + 1e-9
 
 
@@ -123,7 +122,7 @@ def test_512_ranks_take_the_network_for_what_their_node_has() -> None:
     t = load.load(CLUSTERS / "syccl-h800-512.cluster")
     cut = limits(t, OpType.ALLGATHER).cut
     assert cut is not None
-    found = list(composed(t, OpType.ALLGATHER))
+    found = list(composed_programs(t, OpType.ALLGATHER))
     assert [one.ring for one in found] == [False, True]
     for one in found:
         verify(one.program)
@@ -184,9 +183,9 @@ def test_turned_round_links_are_those_of_the_way_back() -> None:
 
 def test_one_node_is_no_composition() -> None:
     with pytest.raises(UserError, match="compose joins pods, and there is one"):
-        next(composed(cluster(node("node1", 1, 4, "port", 1)), OpType.ALLGATHER))
+        next(composed_programs(cluster(node("node1", 1, 4, "port", 1)), OpType.ALLGATHER))
 
 
 def test_other_collectives_are_not_composed() -> None:
     with pytest.raises(UserError, match="compose schedules nothing for Alltoall"):
-        next(composed(cluster(rails(2)), OpType.ALLTOALL))
+        next(composed_programs(cluster(rails(2)), OpType.ALLTOALL))

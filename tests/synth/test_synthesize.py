@@ -1,4 +1,4 @@
-"""synthesis: proved programs for every collective, the fastest of what was weighed."""
+"""synthesize: proved programs for every collective, the fastest of what was weighed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.ir.topology import Topology, uniform
 from hccc.lang.transfer import load as transfer
 from hccc.passes.verify import verify
+from hccc.synth.candidates import methods
+from hccc.synth.cegis.programs import METHODS, SolvedProgram
 from hccc.synth.common.collectives import BOTH
-from hccc.synth.greedy.searched import METHODS
-from hccc.synth.synthesis import Synthesis, methods, program_text, synthesize
+from hccc.synth.synthesis import Synthesis, program_text
+from hccc.synth.synthesize import synthesize
 from tests.marks import slow
 from tests.synth.greedy.chunked_clusters import CLUSTERS
 from tests.synth.greedy.chunked_clusters import SMALL as TEXT
@@ -159,7 +161,7 @@ def test_the_api_names_phases_and_checks_what_it_is_given() -> None:
 def test_solvers_say_what_they_were_asked(op: OpType, method: str) -> None:
     found = synthesize(SMALL, op, SIZE, method=method, time_limit=20)
     one = found.best.searched
-    assert one is not None and one.method == method
+    assert isinstance(one, SolvedProgram) and one.method == method
     assert found.best.name == f"{method}, 1 chunk a rank" and one.steps >= one.bound
     plain, explained = found.text().splitlines(), found.text(explain=True).splitlines()
     assert f"  schedule     {one.steps} steps, {one.bound} at least; " in explained[len(plain)]

@@ -1,4 +1,4 @@
-"""synthesis_sizes: few programs, of which every size has one that was weighed for it."""
+"""synthesize_sizes: few programs, of which every size has one that was weighed for it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from hccc.driver.tune.sizes import parsed
 from hccc.ir.collective import OpType
 from hccc.lang.transfer import load as transfer
 from hccc.passes.verify import verify
-from hccc.synth.sizes import program_text, synthesize_sizes
-from hccc.synth.synthesis import methods, slug
-from hccc.synth.weighed import COMPILED, Weighed, nearest
+from hccc.synth.candidates import Candidate, methods
+from hccc.synth.shortlist import COMPILED, shortlist
+from hccc.synth.synthesis import program_text, slug
+from hccc.synth.synthesize import synthesize_sizes
 from tests.marks import slow
 from tests.synth.greedy.chunked_clusters import SMALL as TEXT
 
@@ -117,8 +118,8 @@ NAMES = st.sampled_from([*methods(OpType.ALLREDUCE), "greedy, 2 chunks", "greedy
 @given(st.lists(st.tuples(NAMES, st.floats(1, 1e6)), max_size=12))
 def test_few_are_compiled_and_of_each_method_the_least(pairs: list[tuple[str, float]]) -> None:
     program = made(OpType.ALLREDUCE).programs[0]
-    found = [Weighed(name, program, estimate) for name, estimate in pairs]
-    near = nearest(found)
+    found = [Candidate(name, program, estimate) for name, estimate in pairs]
+    near = shortlist(found)
     assert len(near) <= COMPILED and bool(near) == bool(found)
     for one in found:
         alike = [w for w in near if w.name == one.name]

@@ -1,4 +1,4 @@
-"""searched: several chunks, both kinds of greedy, and what cannot be had."""
+"""greedy programs: several chunks, both kinds of greedy, and what cannot be had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster.faults import with_faults
 from hccc.passes.verify import verify
 from hccc.synth.common.collectives import BOTH
-from hccc.synth.greedy.searched import search
+from hccc.synth.greedy.programs import greedy_programs
 
 SMALL = """
 define network = InfiniBand
@@ -32,7 +32,9 @@ def small(*failed: str) -> Topology:
 
 @pytest.mark.parametrize("op", sorted(BOTH))
 def test_programs_are_right_and_not_below_the_bound(op: OpType) -> None:
-    found = list(search(small(), op, 1 if op in (OpType.BROADCAST, OpType.REDUCE) else 0, 0))
+    found = list(
+        greedy_programs(small(), op, 1 if op in (OpType.BROADCAST, OpType.REDUCE) else 0, 0)
+    )
     assert {one.again for one in found} == {False, True}
     assert [one.chunks for one in found] == sorted(one.chunks for one in found)
     for one in found:
@@ -45,7 +47,7 @@ def test_programs_are_right_and_not_below_the_bound(op: OpType) -> None:
 @pytest.mark.parametrize("op", sorted(BOTH))
 def test_a_node_whose_ranks_reach_each_other_only_over_others(op: OpType) -> None:
     """The middle of the line failed: what is once in the node does not reach the other rank."""
-    found = list(search(small("node2.gpu1"), op, 0, 0))
+    found = list(greedy_programs(small("node2.gpu1"), op, 0, 0))
     assert found
     for one in found:
         verify(one.program)
@@ -53,4 +55,4 @@ def test_a_node_whose_ranks_reach_each_other_only_over_others(op: OpType) -> Non
 
 def test_other_collectives_are_not_greedys() -> None:
     with pytest.raises(UserError, match="greedy schedules nothing for Alltoall"):
-        next(search(small(), OpType.ALLTOALL, 0, 0))
+        next(greedy_programs(small(), OpType.ALLTOALL, 0, 0))

@@ -1,0 +1,224 @@
+"""candidates: the Programs that can be synthesized for a collective, by every method, estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Protocol
+
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.interruptible import interruptible
+from hccc.ir.collective import ROOTED, OpType
+from hccc.ir.program import Program, same
+from hccc.ir.topology import Topology
+from hccc.synth.bounds.bound import Limits
+from hccc.synth.bounds.certificate import certificate
+from hccc.synth.bounds.estimate import estimate
+from hccc.synth.builtin import registry
+from hccc.synth.cegis import programs as cegis
+from hccc.synth.common.collectives import BOTH
+from hccc.synth.greedy.programs import GreedyProgram, greedy_programs
+from hccc.synth.paths import programs as paths
+from hccc.synth.pods import compose as pods
+from hccc.synth.trees.programs import tree_programs
+
+GREEDY = "greedy"
+PACK = "pack"
+ROUTED = "routed"
+LARGE_GREEDY = 1 << 17  # ranks² above which "auto" leaves greedy out: compose takes less time
+LARGE_PACK = 40  # ranks above which "auto" asks pack after the faster methods
+ENOUGH = 0.98  # part of the bound that a candidate reaches and no other need beat
+UNSEARCHED = f"not searched: by estimate another comes within {1 - ENOUGH:.0%} of the bound"
+OnPhase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """One way to do a collective.
+
+    program: None where it was refused; estimate: µs; time: simulated µs, None where it was not
+    simulated; refused: why there is no program, or no time; searched: its schedule's facts, None
+    where no schedule was searched step by step.
+    """
+
+    name: str
+    program: Program | None
+    estimate: float
+    time: float | None = None
+    refused: str = ""
+    searched: GreedyProgram | cegis.SolvedProgram | None = None
+
+    def facts(self) -> dict[str, object]:
+        """Returns the candidate for JSON; times in µs, None where there are none."""
+        return {
+            "name": self.name,
+            "time": self.time,
+            "refused": self.refused or None,
+            "estimate": self.estimate if self.program else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SynthRequest:
+    """What a synthesis is asked for. size: bytes of the call that estimates are for; limits: what
+    no schedule beats; time_limit: seconds that a solver may take; on_phase: is told what begins."""
+
+    topology: Topology
+    op: OpType
+    root: int
+    size: int
+    limits: Limits
+    method: str
+    seed: int
+    time_limit: float
+    on_phase: OnPhase
+
+
+def request(
+    t: Topology,
+    op: OpType,
+    size: int,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    on_phase: OnPhase = lambda _: None,
+) -> SynthRequest:
+    """Returns what is asked for, with the limits of `op` on `t`.
+
+    Raises:
+        UserError: E451 there is no such method, or there is one rank.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    if method != "auto" and method not in methods(op):
+        have = ", ".join(("auto", *methods(op)))
+        raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
+    if len(t) < 2:
+        raise fail("E451", "one rank has nobody to send to", help="give a cluster of 2 or more")
+    root = root if op in ROOTED else 0
+    limits = interruptible(certificate)(t, op, root)
+    return SynthRequest(t, op, root, size, limits, method, seed, time_limit, on_phase)
+
+
+def methods(op: OpType) -> list[str]:
+    """Returns the values of `--method` that support `op`: searches, then built-in algorithms."""
+    searches = [PACK, GREEDY, *cegis.METHODS] if op in BOTH else [ROUTED] if op in paths.OPS else []
+    composed = [pods.NAME] if op in pods.OPS else []
+    return [*searches, *composed, *registry.serving(op)]
+
+
+def candidates(r: SynthRequest) -> list[Candidate]:
+    """Makes all candidates, and estimates what each takes.
+
+    Raises:
+        UserError: E451 nothing serves the collective on this cluster.
+        KeyboardInterrupt: Ctrl-C, but while a solver searches: then it is the best so far.
+    """
+    if r.method in cegis.METHODS:
+        made = cegis.solved_program(
+            r.method, r.topology, r.op, r.root, r.seed, time_limit=r.time_limit, on_phase=r.on_phase
+        )
+        found = [_candidate(made, r)]
+    else:
+        found = interruptible(lambda: list(_of_methods(r)))()
+    if not any(candidate.program for candidate in found):
+        raise none_serves(r.op, found)
+    return [_unless_before(candidate, found[:k]) for k, candidate in enumerate(found)]
+
+
+def none_serves(op: OpType, found: Sequence[Candidate]) -> UserError:
+    """Returns E451 with the reasons why candidates were refused, each once."""
+    names = dict[str, list[str]]()
+    for candidate in found:
+        if candidate.refused:
+            names.setdefault(candidate.refused, []).append(candidate.name)
+    reasons = "; ".join(
+        f"{first}{f' and {len(others)} more' if others else ''}: {reason}"
+        for reason, (first, *others) in names.items()
+    )
+    return fail("E451", f"nothing serves {op.value} here: {reasons}")
+
+
+def given_up(found: Sequence[Candidate]) -> bool:
+    """Tells whether Ctrl-C ended a solver's search for a candidate."""
+    return any(
+        isinstance(candidate.searched, cegis.SolvedProgram) and candidate.searched.interrupted
+        for candidate in found
+    )
+
+
+def _of_methods(r: SynthRequest) -> Iterator[Candidate]:
+    """Yields the candidates of all methods but solvers, slow methods last. Of "auto" slow methods
+    are left out where another promises to come as near to the bound, and greedy schedules also
+    where there are many ranks."""
+    auto, n = r.method == "auto", len(r.topology)
+    names = [name for name in methods(r.op) if auto or name == r.method]
+    names = [name for name in names if name not in cegis.METHODS]
+    slow = {GREEDY: 2, PACK: 1 if n > LARGE_PACK else 0}
+    if auto and n**2 > LARGE_GREEDY:
+        names = [name for name in names if name != GREEDY]
+    least = inf
+    for name in sorted(names, key=lambda name: slow.get(name, 0)):
+        near = least * ENOUGH <= r.limits.at(r.size).time
+        if auto and slow.get(name) and near:
+            yield Candidate(name, None, inf, refused=UNSEARCHED)
+            continue
+        r.on_phase(f"Synthesis: {name}")
+        try:
+            for made in _made(name, r):
+                candidate = _candidate(made, r)
+                least = min(least, candidate.estimate)
+                yield candidate
+        except UserError as error:
+            yield Candidate(name, None, inf, refused=error.problem.message)
+
+
+class _Named(Protocol):
+    """A Program with a name for people, as each family of engines makes them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def program(self) -> Program: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Builtin:
+    """The Program of a built-in algorithm."""
+
+    name: str
+    program: Program
+
+
+def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
+    """Yields the Programs of one method."""
+    match name:
+        case "greedy":
+            yield from greedy_programs(r.topology, r.op, r.root, r.seed, r.on_phase)
+        case "pack":
+            yield from tree_programs(r.topology, r.op, r.root, r.seed, r.limits)
+        case "routed":
+            yield from paths.path_programs(r.topology, r.op, r.root, r.seed)
+        case pods.NAME:
+            yield from pods.composed_programs(r.topology, r.op)
+        case _:
+            yield _Builtin(name, registry.make(name, r.topology, r.op, r.root))
+
+
+def _candidate(made: _Named, r: SynthRequest) -> Candidate:
+    """Returns a Program as a candidate, with its estimate."""
+    searched = made if isinstance(made, GreedyProgram | cegis.SolvedProgram) else None
+    time = estimate(made.program, r.topology, r.size)
+    return Candidate(made.name, made.program, time, searched=searched)
+
+
+def _unless_before(candidate: Candidate, before: Sequence[Candidate]) -> Candidate:
+    """Returns `candidate`, marked refused if an earlier candidate has the same transfers."""
+    p = candidate.program
+    for other in before:
+        if p and other.program and same(p, replace(other.program, name=p.name)):
+            return replace(candidate, program=None, refused=f"the same transfers as {other.name}")
+    return candidate
