@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from hccc.base.building.build import FLAGS, digest_of, kept
+from hccc.base.building.build import FLAGS, build_once, digest_of
 from hccc.base.building.compiler import compiler_words, find_compiler
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import NAMES, OPS
@@ -88,7 +88,7 @@ def _compiled(
     words = [source.name, *compiler_words(), *options, *linked]
     name = stem_of(source, digest_of(searched, words), f"{variant.dtype}-{variant.op}")
     search = [f"-I{path}" for path in searched]
-    return kept(source, name, suffix, [compiler, *options, *search, str(source), *linked])
+    return build_once(source, name, suffix, [compiler, *options, *search, str(source), *linked])
 
 
 def build_all(

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hccc.base.building.build import digest_of, kept
+from hccc.base.building.build import build_once, digest_of
 from hccc.base.building.compiler import TIMEOUT_S
 from hccc.base.diagnostics import Note, UserError, fail
 from hccc.base.files.libraries import stem_of
@@ -124,7 +124,7 @@ def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> 
         [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
     words = [*command, hashlib.sha256(version.stdout.encode()).hexdigest()]
-    return kept(source, stem_of(source, digest_of(searched, words)), ".bin", command)
+    return build_once(source, stem_of(source, digest_of(searched, words)), ".bin", command)
 
 
 def _check_grid(device: CudaDevice, kernel: Any, blocks: int, threads: int) -> None:

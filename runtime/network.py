@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.base.building.build import Piece, build_plain
+from hccc.base.building.build import Piece, build_pieces
 from hccc.base.diagnostics import InternalError, fail
 from hccc.runtime.abi import ProxyRingRecord, RankRecord, TransferRecord
 
@@ -139,7 +139,7 @@ def network_of(
 def _library() -> Any:
     """The library of proxy.h, built once."""
     include = Path(__file__).resolve().parent / "include"
-    library = ctypes.CDLL(str(build_plain([Piece(include / "proxy.cpp", flags=())])))
+    library = ctypes.CDLL(str(build_pieces([Piece(include / "proxy.cpp", flags=())])))
     library.hccc_network_new.restype = ctypes.c_void_p
     library.hccc_network_new.argtypes = [ctypes.c_int] + [ctypes.c_void_p] * 3
     for name, more in (("start", [ctypes.c_int]), ("stop", []), ("reset", []), ("free", [])):

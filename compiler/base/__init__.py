@@ -1,1 +1,1 @@
-"""base: what everything else uses and that uses nothing of hccc: errors, files, types, loops."""
+"""base: errors, files, types and loops, used by all other rooms; it imports none of them."""

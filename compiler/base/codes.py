@@ -1,6 +1,6 @@
 """codes: every code of an error or a warning, each once, with its one meaning.
 
-A code never changes its meaning: what goes leaves a gap, what comes takes a new number. Errors
+A code never changes its meaning: a removed code leaves a gap, a new one takes a new number. Errors
 begin with E, warnings with W. E0xx: the text of a program or a cluster file; E1xx: its evaluation,
 and a cluster's parts; E2xx: correctness of a program; E3xx: plans, and proofs over them; E4xx:
 files, options, tools and launches; E5xx: files and runtimes of others. docs/errors.md is this

@@ -3,7 +3,7 @@
 Every error that a user can cause is a `Problem` inside a `UserError`; the command line prints
 it and exits with code 1. `InternalError` is a bug in hccc.
 
-`hccc.base.codes` has every code and what it means. W2xx are warnings: the program is right, but
+`hccc.base.codes` has every code and its meaning. W2xx are warnings: the program is right, but
 hardly as meant.
 """
 

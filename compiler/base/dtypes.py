@@ -129,10 +129,10 @@ OPS = tuple(reduction.name for reduction in REDUCTIONS)
 ALIASES = {alias: dtype.name for dtype in ALL for alias in dtype.aliases}
 NCCL_NAMES = {dtype.name: dtype.nccl for dtype in ALL}
 
-# What CMake builds unless it is told otherwise: all of it takes minutes.
+# The default choice of CMake projects: building all of them takes minutes.
 DEFAULT_DTYPES = ("float32", "float16", "bfloat16")
 DEFAULT_OPS = ("sum", "max", "avg")
 
-# What is built for a width where data only moves, and stands for every dtype of that width.
+# The dtype that is built for each width, for all dtypes of that width, if data only moves.
 MOVED_AS = {1: "uint8", 2: "float16", 4: "uint32", 8: "uint64"}
 STAND_IN = {dtype.name: MOVED_AS[dtype.bytes] for dtype in ALL}

@@ -88,7 +88,7 @@ def anytime(
     try:
         interruptible(compute)(found)
     except KeyboardInterrupt:
-        so_far = list(found)  # what is interrupted may yet append
+        so_far = list(found)  # the interrupted computation may still append
         if not enough(so_far):
             raise
         return so_far, True

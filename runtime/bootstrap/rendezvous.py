@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hccc.base.building.build import Piece, build_plain
+from hccc.base.building.build import Piece, build_pieces
 from hccc.base.diagnostics import Problem, UserError
 from hccc.runtime.c_library import CLibrary, Signature, text_of
 
@@ -86,7 +86,7 @@ _SIGNATURES: dict[str, Signature] = {
 @cache
 def library() -> CLibrary:
     """Loads the rendezvous of this process, once. Raises UserError E412 to E414."""
-    return CLibrary(build_plain([BOOTSTRAP], LINK), "hccc_bootstrap_", _SIGNATURES)
+    return CLibrary(build_pieces([BOOTSTRAP], LINK), "hccc_bootstrap_", _SIGNATURES)
 
 
 @cache

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from hccc.base.building.build import digest_of, kept
+from hccc.base.building.build import build_once, digest_of
 from hccc.base.building.compiler import TIMEOUT_S, find_compiler
 from hccc.base.diagnostics import fail
 from hccc.base.files.libraries import stem_of
@@ -86,4 +86,4 @@ def _made(
     words = [source.name, compiler, version, *options, *linked]
     name = stem_of(source, digest_of([source.parent], words), of)
     command = [compiler, *options, f"-I{source.parent}", *(linked or [str(source)])]
-    return kept(source, name, suffix, command)
+    return build_once(source, name, suffix, command)

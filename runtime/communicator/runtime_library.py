@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hccc.base.building.build import Piece, build_plain
+from hccc.base.building.build import Piece, build_pieces
 from hccc.runtime.bootstrap.rendezvous import BOOTSTRAP
 from hccc.runtime.c_library import CLibrary, text_of
 from hccc.runtime.device.device_layer import DEVICE
@@ -94,7 +94,7 @@ def build() -> Path:
 
     Call this before starting ranks: it can take minutes, and ranks must meet before a deadline.
     """
-    return build_plain(PIECES, LINK)
+    return build_pieces(PIECES, LINK)
 
 
 @cache

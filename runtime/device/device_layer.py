@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hccc.base.building.build import Piece, build_plain
+from hccc.base.building.build import Piece, build_pieces
 from hccc.base.diagnostics import UserError, fail
 from hccc.runtime.c_library import CLibrary, Signature, text_of
 from hccc.runtime.device.description import PREFIX, DeviceCall, description
@@ -89,7 +89,7 @@ def _failed(name: str, error: int, meaning: str) -> UserError:
 @cache
 def library() -> DeviceLibrary:
     """Loads the device layer of this process, once. Raises UserError E412 to E414."""
-    return DeviceLibrary(build_plain([DEVICE], LINK))
+    return DeviceLibrary(build_pieces([DEVICE], LINK))
 
 
 def available() -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from hccc.base.building.build import Piece, build_plain
+from hccc.base.building.build import Piece, build_pieces
 from hccc.base.diagnostics import UserError, fail
 from hccc.runtime.c_library import CLibrary, Signature, text_of
 
@@ -134,7 +134,7 @@ def library() -> CLibrary:
     UCX is looked for in this order: $HCCC_UCX_LIBRARY, already loaded, a Python package, the
     system.
     """
-    found = CLibrary(build_plain([TRANSPORT], ("-ldl",)), "hccc_transport_", _SIGNATURES)
+    found = CLibrary(build_pieces([TRANSPORT], ("-ldl",)), "hccc_transport_", _SIGNATURES)
     packaged = find_packaged()
     if packaged and not os.environ.get("HCCC_UCX_LIBRARY"):
         os.environ["HCCC_UCX_LIBRARY"] = str(packaged)

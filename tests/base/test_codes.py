@@ -18,7 +18,7 @@ from hccc.base.diagnostics import InternalError, Problem, fail
 from tests.test_architecture import PACKAGE, ROOT, SOURCES
 
 CODE = re.compile(r"[EW]\d{3}")
-BUILDERS = {"fail", "Problem", "Mistake", "Fault", "TooMuch", "_require", "_wrong"}
+BUILDERS = {"fail", "Problem", "Mistake", "EvaluationFault", "TooMuch", "_require", "_wrong"}
 PAGE = ROOT / "docs" / "errors.md"
 
 

@@ -1,1 +1,1 @@
-"""C++ compiled on this machine, once, and kept where only this user can write."""
+"""C++ compiled once on this machine, and kept where only this user can write."""

@@ -1,8 +1,8 @@
-"""build: what the compiler makes of sources, kept under names that say of what.
+"""build: compiles sources, and keeps the results under names that tell their origin.
 
 A name has a hash of all sources, the compiler, its flags and the processor it compiles for, so a
-changed file is never mistaken for what it was, nor a library built on another machine for one that
-runs here. It also has a hash of what the file holds: a library that was cut short is built again.
+changed source never gets an old library, nor does a library from another machine run here. It also
+has a hash of the file's content: a truncated library is built again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hccc.base.files.writing import beside, remove_leftovers
 STANDARD = "-std=c++17"
 FLAGS = (STANDARD, "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
 SUFFIXES = frozenset({".h", ".inc", ".cpp", ".cu", ".hip"})
-_KEPT_S = 90 * 86_400.0  # that a library of hccc's own is kept since it was built
+_KEPT_S = 90 * 86_400.0  # from when it was built, in the user's cache
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A source of hccc's own. It includes what lies beside it and in `include`, and by relative
-    paths what lies in `reads`."""
+    """A source of hccc's own. It includes files beside it and in `include`, and by relative paths
+    files in `reads`."""
 
     source: Path
     include: tuple[Path, ...] = ()
@@ -41,7 +41,7 @@ class Piece:
 
 
 def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
-    """A hash of `words` and of all sources under the directories."""
+    """Hashes `words` and all sources under the directories."""
     state = hashlib.sha256("\0".join(words).encode())
     for directory in directories:
         for path in sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES):
@@ -50,10 +50,12 @@ def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
     return state.hexdigest()
 
 
-def build_plain(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
-    """The shared library of sources of hccc's own, which have no variants. Each is compiled by
-    itself, a few at a time, unless it was already for whatever library. Kept in the user's cache:
-    a package is no place for it. link: options of the linker.
+def build_pieces(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
+    """Builds a shared library from sources of hccc's own, which have no variants.
+
+    Each source is compiled by itself, a few at a time, unless its object exists already, for
+    whatever library. The results are in the user's cache, since a package cannot be written to.
+    link: options of the linker.
 
     Raises:
         UserError: E412 to E414.
@@ -64,14 +66,14 @@ def build_plain(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
     options = ["-shared", "-pthread", *link]
     words = [*compiler_words(), *options, *objects]
     name = stem_of(source, digest_of((), words))
-    return _kept_once(source, name, ".so", [find_compiler(), *objects, *options])
+    return _build_in_cache(source, name, ".so", [find_compiler(), *objects, *options])
 
 
 def build_alone(source: Path, flags: Sequence[str]) -> Path:
-    """The shared library of one source of hccc's own that includes standard headers only.
+    """Builds a shared library from one source of hccc's own that includes standard headers only.
 
-    It runs on every processor of this kind, and whichever compiler made it, so a library that is
-    kept is found without asking one.
+    It runs on every processor of this kind and does not depend on the compiler, so an existing
+    library is found without calling one.
 
     Raises:
         UserError: E412 to E414.
@@ -81,12 +83,12 @@ def build_alone(source: Path, flags: Sequence[str]) -> Path:
     content = hashlib.sha256(source.read_bytes()).hexdigest()
     words = [content, platform.system(), platform.machine(), *options]
     name = stem_of(source, digest_of((), words))
-    found = _found(_cached(source.parent), name, ".so")
-    return found or _kept_once(source, name, ".so", [find_compiler(), *options, str(source)])
+    found = _existing(_cached(source.parent), name, ".so")
+    return found or _build_in_cache(source, name, ".so", [find_compiler(), *options, str(source)])
 
 
 def _object(piece: Piece) -> Path:
-    """What is linked of a piece."""
+    """Returns the object file of a piece."""
     source = piece.source.resolve()
     flags = [flag for flag in FLAGS if flag != "-shared"]
     options = [*flags, *piece.flags, "-c"]
@@ -96,30 +98,32 @@ def _object(piece: Piece) -> Path:
         digest_of([*searched, *piece.reads], [source.name, *compiler_words(), *options]),
     )
     search = [f"-I{path}" for path in searched]
-    return _kept_once(source, name, ".o", [find_compiler(), *options, *search, str(source)])
+    return _build_in_cache(source, name, ".o", [find_compiler(), *options, *search, str(source)])
 
 
 def _cached(directory: Path) -> Path:
-    """A directory of the user's cache for what belongs to `directory`. Raises UserError E413."""
+    """Returns the directory of the user's cache for libraries of `directory`. Raises UserError
+    E413."""
     which = hashlib.sha256(os.fsencode(directory)).hexdigest()
     place = user_directory("built") / which[:16]
     place.mkdir(mode=0o700, exist_ok=True)
     return place
 
 
-def _kept_once(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
-    """As `kept`, in the user's cache, by one process while others wait."""
+def _build_in_cache(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
+    """Builds as `build_once`, in the user's cache, in one process while others wait."""
     place = _cached(source.parent)
-    if found := _found(place, name, suffix):
+    if found := _existing(place, name, suffix):
         return found
-    with _one_at_a_time(place):  # ranks that start at once
-        _forget_old(place)
-        return kept(source, name, suffix, command, place)
+    with _one_at_a_time(place):  # ranks may start at the same time
+        _remove_old(place)
+        return build_once(source, name, suffix, command, place)
 
 
 @contextmanager
 def _one_at_a_time(directory: Path) -> Iterator[None]:
-    """Waits for other processes that are here, at most as long as a compiler may take."""
+    """Locks the directory against other processes; waits for them at most as long as a compiler may
+    take."""
     opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         until = time.monotonic() + TIMEOUT_S
@@ -131,7 +135,7 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 
 def _locks(opened: int) -> bool:
-    """Whether it could be locked, or its disk has no locks: then nobody waits."""
+    """Tells whether it locked the directory, or its file system has no locks: then nobody waits."""
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -141,8 +145,8 @@ def _locks(opened: int) -> bool:
     return True
 
 
-def _forget_old(place: Path) -> None:
-    """Removes what was built long ago, of sources that have changed since as a rule."""
+def _remove_old(place: Path) -> None:
+    """Removes files built long ago, whose sources have usually changed since."""
     for path in place.iterdir():
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _KEPT_S:
@@ -150,7 +154,8 @@ def _forget_old(place: Path) -> None:
 
 
 def build_directory(directory: Path) -> Path:
-    """Where libraries of `directory` are kept: `build/` in it, or a directory of the user's cache.
+    """Returns the directory for libraries of `directory`: `build/` in it, or one in the user's
+    cache.
 
     Raises:
         UserError: E413 neither can be written.
@@ -165,31 +170,32 @@ def build_directory(directory: Path) -> Path:
     return _cached(directory)
 
 
-def kept(
+def build_once(
     source: Path, name: str, suffix: str, command: Sequence[str], place: Path | None = None
 ) -> Path:
-    """What `command` (without `-o`) makes of `source`, unless it is there already. place: the
-    directory, by default `build_directory` of the source's.
+    """Returns the file that `command` (without `-o`) makes of `source`; runs it if the file is
+    missing.
 
-    The file is `name`-HASH`suffix`, where HASH is that of its content: whatever else has such a
-    name is damaged, and goes. Raises UserError E414.
+    place: the directory, by default `build_directory` of the source's. The file is
+    `name`-HASH`suffix`, where HASH is that of its content: other files with such a name are
+    damaged, and removed. Raises UserError E414.
     """
     place = place or build_directory(source.parent)
-    if found := _found(place, name, suffix):
+    if found := _existing(place, name, suffix):
         return found
     remove_leftovers(place, age_s=2 * TIMEOUT_S)
     made = beside(place / name)
     try:
         run_compiler(source, [*command, "-o", str(made)])
         target = place / name_of(name, suffix, made.read_bytes())
-        made.replace(target)  # at once: another process may be building the same
+        made.replace(target)  # atomic: another process may be building the same
     finally:
         made.unlink(missing_ok=True)
     return target
 
 
-def _found(place: Path, name: str, suffix: str) -> Path | None:
-    """What `kept` keeps, if it is there. What is damaged goes."""
+def _existing(place: Path, name: str, suffix: str) -> Path | None:
+    """Finds the file of `build_once`, if it exists. Damaged files are removed."""
     for path in place.glob(f"{name}-*{suffix}"):
         with suppress(OSError):
             if path.name == name_of(name, suffix, path.read_bytes()):

@@ -1,4 +1,4 @@
-"""compiler: the host's C++ compiler: found, told from others, and run.
+"""compiler: finds, identifies and runs the host's C++ compiler.
 
 It gets its arguments as a list; names never reach a shell.
 """
@@ -20,7 +20,8 @@ TIMEOUT_S = 600
 
 
 def find_compiler() -> str:
-    """The host C++ compiler: $CXX, else g++, clang++ or c++. Raises UserError E412."""
+    """Returns the path of the host's C++ compiler: $CXX, else g++, clang++ or c++. Raises UserError
+    E412."""
     wanted = os.environ.get("CXX")
     for name in (wanted,) if wanted else COMPILERS:
         path = shutil.which(name)
@@ -36,17 +37,18 @@ def find_compiler() -> str:
 
 @cache
 def compiler_version(path: str) -> str:
-    """The first line that the compiler says about itself; part of the cache key."""
+    """Returns the first line of the compiler's --version; part of the cache key."""
     done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     return done.stdout.partition("\n")[0]
 
 
 @cache
 def processor(path: str) -> str:
-    """A hash of what `-march=native` means to the compiler here; part of the cache key.
+    """Hashes the meaning of `-march=native` for the compiler on this machine; part of the cache
+    key.
 
-    The directory may be on a disk that several machines share. Every instruction set that the
-    compiler may use defines a macro; what else it knows of the processor changes only the speed.
+    Several machines may share the directory's disk. Every instruction set that the compiler may use
+    defines a macro; its other knowledge of the processor changes only the speed.
     """
     command = [path, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     done = subprocess.run(command, capture_output=True, timeout=60)
@@ -54,7 +56,7 @@ def processor(path: str) -> str:
 
 
 def compiler_words() -> list[str]:
-    """What tells compilers and processors apart. Raises UserError E412."""
+    """Returns words that differ between compilers and processors. Raises UserError E412."""
     compiler = find_compiler()
     return [compiler, compiler_version(compiler), processor(compiler)]
 
@@ -70,7 +72,7 @@ def run_compiler(source: Path, command: list[str]) -> None:
 
 
 def _failure_of(source: Path, stderr: str) -> UserError:
-    """The error for a failed compile, with the compiler's first lines."""
+    """Makes the error for a failed compilation, with the compiler's first lines."""
     lines = [line for line in stderr.splitlines() if line.strip()][:ERROR_LINES]
     return fail(
         "E414",

@@ -1,8 +1,7 @@
-"""places: directories of this user's for what is compiled and then run as this user.
+"""places: directories of this user's for files that are compiled and then run as this user.
 
-Whoever can write there has this user run what he likes. So a place belongs to the user, nobody
-else can write to it, and it is no link, which somebody else may have put at a name that can be
-guessed.
+Anybody who can write there could run code as this user. So a place belongs to the user, nobody else
+can write to it, and it is no link, which somebody else may have put at a predictable name.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def user_directory(name: str) -> Path:
-    """The directory `name` of hccc in this user's cache: `$XDG_CACHE_HOME/hccc` or
-    `~/.cache/hccc`, where neither can be written one of the user's in the temporary directory.
+    """Returns the directory `name` of hccc in this user's cache: `$XDG_CACHE_HOME/hccc` or
+    `~/.cache/hccc`; if neither can be written, one in the temporary directory.
 
     Raises:
-        UserError: E413 nowhere is there one that only this user can write to.
+        UserError: E413 there is none that only this user can write to.
     """
     refused = []
     for base in _bases():
@@ -48,7 +47,7 @@ def _bases() -> list[Path]:
 
 
 def _private(directory: Path) -> Path:
-    """Makes a directory that only this user can write to, unless it is there. Raises OSError."""
+    """Creates a directory that only this user can write to, unless it exists. Raises OSError."""
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()  # of a link, not of what it names
     if not stat.S_ISDIR(found.st_mode):

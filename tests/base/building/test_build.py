@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.base.building.build import Piece, build_alone, build_plain
+from hccc.base.building.build import Piece, build_alone, build_pieces
 from hccc.base.building.compiler import find_compiler, processor
 from hccc.base.diagnostics import UserError
 
@@ -91,9 +91,9 @@ def alone(source: str, compiler: str) -> str:
 
 
 def plain(source: str, compiler: str) -> str:
-    """What `build_plain` gives with that compiler."""
+    """What `build_pieces` gives with that compiler."""
     os.environ["CXX"] = compiler
-    return str(build_plain([Piece(Path(source))]))
+    return str(build_pieces([Piece(Path(source))]))
 
 
 @pytest.mark.parametrize("build", [alone, plain])

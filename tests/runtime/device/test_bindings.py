@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hccc.base.building.build import build_plain
+from hccc.base.building.build import build_pieces
 from hccc.runtime.device.description import DeviceCall, Parameter, description
 from hccc.runtime.device.device_layer import DEVICE, LINK, PLATFORMS, DeviceLibrary, structure
 from tests.runtime.device.harness import VALUES
@@ -143,7 +143,7 @@ def _environment(**values: str) -> Iterator[None]:
 def copy_of_the_layer(folder: Path, **environment: str) -> DeviceLibrary:
     """A device layer with globals of its own, that looks for platforms in this environment."""
     name = f"copy-{len(list(folder.iterdir()))}.so"  # one that is loaded must not be written over
-    path = shutil.copy(build_plain([DEVICE], LINK), folder / name)
+    path = shutil.copy(build_pieces([DEVICE], LINK), folder / name)
     with _environment(**environment):
         layer = DeviceLibrary(Path(path))
         layer.call("GetAvailablePlatforms", ctypes.byref(ctypes.c_uint()))
