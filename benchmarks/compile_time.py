@@ -27,6 +27,7 @@ from programs import hierarchical_mesh, ring_allreduce
 from rich.console import Console
 from rich.table import Table
 
+from hccc.base.progress import listening
 from hccc.driver.options import Options
 
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
@@ -70,7 +71,8 @@ def measure(text: str) -> dict[str, float]:
         running, since = phase, now
 
     begin = time.process_time()
-    stops = compile_text(Source("benchmark.rccl", text), Options(), on_phase=enter)
+    with listening(enter):
+        stops = compile_text(Source("benchmark.rccl", text), Options())
     enter("")
     return {
         **spent,

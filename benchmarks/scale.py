@@ -28,6 +28,7 @@ from programs import direct_alltoall, hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
+from hccc.base.progress import listening
 from hccc.driver.options import Options
 from hccc.ir.catalogue import Catalogue
 
@@ -78,7 +79,8 @@ def measure(text: str, build: bool) -> Figures:
         running, since = phase, now
 
     begin = time.perf_counter()
-    made = compile_text(Source("benchmark.rccl", text), Options(), on_phase=enter)
+    with listening(enter):
+        made = compile_text(Source("benchmark.rccl", text), Options())
     enter("plan.json")
     printed = plan_json.dumps(made.plan)
     enter("Emission")

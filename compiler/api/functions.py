@@ -20,26 +20,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hccc.api.given import (
+from hccc.api.arguments import (
     Algorithm,
     Cluster,
+    ClusterMaker,
     Given,
-    Made,
     collective_of,
-    drawn_of,
-    files,
+    compiled_of,
+    drawn,
+    paths_of,
     simulated,
-    source,
     topology_of,
 )
-from hccc.api.given import load_cluster as load_cluster
+from hccc.api.arguments import load_cluster as load_cluster
 from hccc.base.diagnostics import fail
-from hccc.driver import compilation as driver
+from hccc.base.progress import OnPhase, quiet, reporting, tell
 from hccc.driver import inputs
-from hccc.driver.compiled import Compiled, LoadedPlans
+from hccc.driver.compiled import Compiled
+from hccc.driver.load import check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer
-from hccc.driver.pass_manager import Ir, OnPass, OnPhase
-from hccc.ir.catalogue import Catalogue
+from hccc.driver.pass_manager import OnPass, watching
 from hccc.ir.collective import collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -58,23 +58,16 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = 64 << 20
 
 
-def _quiet(phase: str) -> None:
-    pass
-
-
-def _unseen(name: str, ir: Ir) -> None:
-    pass
-
-
+@reporting
 def compile(
     algorithm: Algorithm | Sequence[Algorithm],
     options: Options | None = None,
     *,
-    cluster: Cluster | Made | None = None,
+    cluster: Cluster | ClusterMaker | None = None,
     name: str = "",
     reschedule: bool = False,
-    on_phase: OnPhase = _quiet,
-    on_pass: OnPass = _unseen,
+    on_phase: OnPhase | None = None,
+    on_pass: OnPass | None = None,
 ) -> Compiled:
     """Compiles an algorithm into a proved Plan; several into a library of the best for each size.
 
@@ -94,42 +87,30 @@ def compile(
     Raises:
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
-    inputs.check_name(name)
+    check_name(name)
     topology = cluster if callable(cluster) else topology_of(cluster)
-    if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
-        if reschedule or not algorithm:
-            what = "reschedule: Programs always are" if reschedule else "no algorithm is given"
-            raise fail("E416", what, help="one program or more, of one collective")
-        given = [one if isinstance(one, Program) else source(one) for one in algorithm]
-        return inputs.load_library(
-            given, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
-        )
-    if isinstance(algorithm, Program):
-        if reschedule:
+    with watching(on_pass):
+        if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
+            if reschedule or not algorithm:
+                what = "reschedule: Programs always are" if reschedule else "no algorithm is given"
+                raise fail("E416", what, help="one program or more, of one collective")
+            given = [inputs.opened(one) for one in algorithm]
+            return load_library(given, options, topology, name=name)
+        if reschedule and isinstance(algorithm, Program):
             raise fail("E416", "reschedule: a Program always is", help="it is for MSCCL XML")
-        made = driver.compile_program(
-            algorithm, options, topology, on_phase=on_phase, on_pass=on_pass
-        )
-        return inputs.renamed(made, name)
-    compiled = inputs.load(
-        source(algorithm),
-        options,
-        topology,
-        reschedule=reschedule,
-        on_phase=on_phase,
-        on_pass=on_pass,
-    )
-    return inputs.renamed(compiled, name)
+        one = inputs.opened(algorithm)
+        return renamed(load(one, options, topology, reschedule=reschedule), name)
 
 
+@reporting
 def check(
     algorithm: Given,
     options: Options | None = None,
     *,
-    cluster: Cluster | Made | None = None,
+    cluster: Cluster | ClusterMaker | None = None,
     reschedule: bool = False,
-    on_phase: OnPhase = _quiet,
-    on_pass: OnPass = _unseen,
+    on_phase: OnPhase | None = None,
+    on_pass: OnPass | None = None,
 ) -> Compiled:
     """Proves an algorithm right; `proofs` of what it returns says what holds.
 
@@ -143,29 +124,30 @@ def check(
     if isinstance(algorithm, Plan | Compiled):
         if cluster is not None or reschedule:
             raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
-        compiled = (
-            LoadedPlans.of(Catalogue.of(algorithm)) if isinstance(algorithm, Plan) else algorithm
-        )
-        on_phase("Proof")
-        proofs = check_plan(compiled.plan)
-        several = () if compiled.catalogue.alone else compiled.catalogue.plans
-        each = tuple(map(check_plan, several)) or (proofs,)
-        compiled = replace(compiled, proofs=proofs, catalogue_proofs=each)
+        compiled = _proved(compiled_of(algorithm, None, None))
     else:
-        proved = replace(options or Options(), prove=True)
         compiled = compile(
             algorithm,
-            proved,
+            replace(options or Options(), prove=True),
             cluster=cluster,
             reschedule=reschedule,
-            on_phase=on_phase,
             on_pass=on_pass,
         )
     from hccc.driver import outputs
 
-    return outputs.compared(compiled, on_phase)
+    return outputs.compared(compiled)
 
 
+def _proved(compiled: Compiled) -> Compiled:
+    """Proves again what was compiled."""
+    tell("Proof")
+    proofs = check_plan(compiled.plan)
+    several = () if compiled.catalogue.alone else compiled.catalogue.plans
+    each = tuple(map(check_plan, several)) or (proofs,)
+    return replace(compiled, proofs=proofs, catalogue_proofs=each)
+
+
+@reporting
 def simulate(
     algorithm: Given,
     sizes: Sequence[int] | Sizes | int = DEFAULT_SIZE,
@@ -174,7 +156,7 @@ def simulate(
     cluster: Cluster | None = None,
     vs: bool | str = False,
     options: Options | None = None,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> Simulation:
     """Predicts what calls take on a cluster.
 
@@ -198,12 +180,14 @@ def simulate(
         each = sizes
     else:
         each = [check_integer("size", sizes, 0, None)]
-    compiled, where = simulated(algorithm, cluster, options, on_phase)
+    compiled, where = simulated(algorithm, cluster, options)
     baselines = options or Options() if vs else None
     library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
-    return simulate_sizes(compiled, where, each, call or Call(), baselines, library, on_phase)
+    with quiet() as told:
+        return simulate_sizes(compiled, where, each, call or Call(), baselines, library, told)
 
 
+@reporting
 def explain(
     algorithm: Given,
     size: int = DEFAULT_SIZE,
@@ -211,7 +195,7 @@ def explain(
     *,
     cluster: Cluster | None = None,
     options: Options | None = None,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> Explanation:
     """Says why a call of `size` bytes takes its time on a cluster, and what would help.
 
@@ -221,11 +205,12 @@ def explain(
     from hccc.predict.simulation import Call
 
     size = check_integer("size", size, 0, None)
-    compiled, where = simulated(algorithm, cluster, options, on_phase)
+    compiled, where = simulated(algorithm, cluster, options)
     call = call or Call()
     compiled = compiled.at(size, call.in_place)
     request = call.settled(compiled.plan, where, size)
-    return explanation.explain(compiled, where, request, options, on_phase)
+    with quiet() as told:
+        return explanation.explain(compiled, where, request, options, told)
 
 
 def bound(
@@ -256,6 +241,7 @@ def bound(
     return bounds.bounds(where, where.name or "the cluster", size, ops, root)
 
 
+@reporting
 def show(
     subject: Given | Topology,
     what: str | None = None,
@@ -263,7 +249,7 @@ def show(
     size: int = DEFAULT_SIZE,
     cluster: Cluster | None = None,
     options: Options | None = None,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> Picture:
     """Draws one picture; its `svg` is the drawing.
 
@@ -281,13 +267,15 @@ def show(
     """
     from hccc.pictures import page
 
-    drawn = drawn_of(subject, cluster, options, on_phase)
+    shown = drawn(subject, cluster, options)
     size = check_integer("size", size, 0, None)
-    if isinstance(drawn, Topology):
-        return page.draw_cluster(drawn, what)
-    return page.Subject(drawn.at(size, False), topology_of(cluster), size, on_phase).picture(what)
+    if isinstance(shown, Topology):
+        return page.draw_cluster(shown, what)
+    with quiet() as told:
+        return page.Subject(shown.at(size, False), topology_of(cluster), size, told).picture(what)
 
 
+@reporting
 def draw(
     subject: Given | Topology,
     output: str | Path | None,
@@ -297,7 +285,7 @@ def draw(
     size: int = DEFAULT_SIZE,
     cluster: Cluster | None = None,
     options: Options | None = None,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> None:
     """Draws into a file, whole or not at all, what `show` would, or a page of everything.
 
@@ -314,21 +302,23 @@ def draw(
 
     paths = [None if path is None else Path(path) for path in (output, trace)]
     wanted = page.ShowOptions(paths[0], what, size, paths[1])
-    wanted.check(*files(subject), *files(cluster))
-    drawn = drawn_of(subject, cluster, options, on_phase)
+    wanted.check(*paths_of(subject), *paths_of(cluster))
+    shown = drawn(subject, cluster, options)
     size = check_integer("size", size, 0, None)
-    if isinstance(drawn, Topology):
-        return page.show_cluster(drawn, wanted)
-    return page.show(drawn.at(size, False), wanted, topology_of(cluster), on_phase)
+    if isinstance(shown, Topology):
+        return page.show_cluster(shown, wanted)
+    with quiet() as told:
+        return page.show(shown.at(size, False), wanted, topology_of(cluster), told)
 
 
+@reporting
 def write(
     compiled: Compiled,
     directory: str | Path,
     targets: Sequence[str] = (),
     *,
     validate: bool = False,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> Written:
     """Writes the directory of kernels, whole or not at all; only files that differ are touched.
 
@@ -344,7 +334,7 @@ def write(
     """
     from hccc.driver import outputs
 
-    return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
+    return outputs.write(compiled, Path(directory), targets, validated=validate)
 
 
 def common_cluster(program: Program) -> Topology:
@@ -353,6 +343,7 @@ def common_cluster(program: Program) -> Topology:
     return inputs.common_cluster(program)
 
 
+@reporting
 def synthesize(
     cluster: Cluster,
     collective: str,
@@ -363,7 +354,7 @@ def synthesize(
     seed: int = 0,
     time_limit: float = 60.0,
     options: Options | None = None,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> Synthesis:
     """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
 
@@ -390,19 +381,21 @@ def synthesize(
 
     where, op = collective_of(cluster, collective, root)
     check_integer("size", size, 1, None)
-    return synthesized(
-        where,
-        op,
-        size,
-        root=root,
-        method=method,
-        seed=seed,
-        time_limit=time_limit,
-        options=options,
-        on_phase=on_phase,
-    )
+    with quiet() as told:
+        return synthesized(
+            where,
+            op,
+            size,
+            root=root,
+            method=method,
+            seed=seed,
+            time_limit=time_limit,
+            options=options,
+            on_phase=told,
+        )
 
 
+@reporting
 def synthesize_sizes(
     cluster: Cluster,
     collective: str,
@@ -413,7 +406,7 @@ def synthesize_sizes(
     seed: int = 0,
     time_limit: float = 60.0,
     options: Options | None = None,
-    on_phase: OnPhase = _quiet,
+    on_phase: OnPhase | None = None,
 ) -> SizesSynthesis:
     """Makes algorithms of one collective for a cluster, at most `options.plans`, each for those of
     `sizes` at which it is best. Its `programs` are for `compile`, which makes one library of them.
@@ -423,14 +416,15 @@ def synthesize_sizes(
     from hccc.synth.synthesize import synthesize_sizes as synthesized
 
     where, op = collective_of(cluster, collective, root)
-    return synthesized(
-        where,
-        op,
-        sizes,
-        root=root,
-        method=method,
-        seed=seed,
-        time_limit=time_limit,
-        options=options,
-        on_phase=on_phase,
-    )
+    with quiet() as told:
+        return synthesized(
+            where,
+            op,
+            sizes,
+            root=root,
+            method=method,
+            seed=seed,
+            time_limit=time_limit,
+            options=options,
+            on_phase=told,
+        )

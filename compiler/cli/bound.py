@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, faults_options, json_option
 from hccc.cli.types import ClusterFile, Size, Words
@@ -43,8 +44,8 @@ def bound(
     from hccc.api import functions as api
     from hccc.driver.inputs import load_cluster
 
-    with report.progress() as on_phase:
-        on_phase("Looking for the narrowest cut")
+    with report.progress():
+        tell("Looking for the narrowest cut")
         site = load_cluster(cluster, failed, degraded)
         found = api.bound(site, collectives, size, root=root)
     if as_json:

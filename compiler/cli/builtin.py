@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hccc.base.diagnostics import fail
+from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES
 from hccc.cli.types import ClusterFile, File
@@ -57,12 +58,12 @@ def builtin(
         from hccc.base.files.writing import check_place
 
         check_place(output, cluster)
-    with report.progress() as on_phase:
-        on_phase("Reading the cluster")
+    with report.progress():
+        tell("Reading the cluster")
         t = _topology(ranks, gpus_per_node, cluster)
         if root >= len(t):
             raise click.BadParameter(f"{root} is no rank of {len(t)}.", param_hint="'--root'")
-        on_phase("Making the program")
+        tell("Making the program")
         from hccc.passes.verify import verify
 
         program = verify(registry.make(name, t, op, root))

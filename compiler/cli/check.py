@@ -23,8 +23,8 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     that they do is held against the plan.
     """
     how = chosen(options)
-    with report.progress() as on_phase:
-        compiled = load(algorithm, how, how.load_cluster(), on_phase, checked=True)
+    with report.progress():
+        compiled = load(algorithm, how, how.load_cluster(), checked=True)
     if as_json:
         from hccc.driver.facts import compiled_facts
 

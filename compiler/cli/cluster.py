@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import HELP, json_option
 from hccc.cli.types import ClusterFile, File
@@ -32,9 +33,9 @@ def list_clusters(as_json: bool) -> None:
     from hccc.shipped import find as shipped
 
     rows = []
-    with report.progress() as on_phase:
+    with report.progress():
         for name in shipped.names(shipped.ShippedKind.CLUSTER):
-            on_phase(f"Reading {name}")
+            tell(f"Reading {name}")
             source = shipped.read(Path(f"{name}.cluster"), load.MAX_BYTES, shipped.CLUSTERS)
             rows.append(_row(name, source.text, load.parse(source)))
     if as_json:

@@ -30,7 +30,6 @@ from hccc.ir.transport import Transport
 
 if TYPE_CHECKING:
     from hccc.driver.compilation import Where
-    from hccc.driver.pass_manager import OnPhase
     from hccc.interop.export_msccl import XmlOptions
     from hccc.ir.program import Program
     from hccc.ir.topology import Topology
@@ -109,16 +108,16 @@ def compile_command(
     _check_places(algorithms, output, emit, page, options["cluster"])
     asked = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
-    with report.progress() as on_phase:
-        compiled = _compiled(algorithms, how, name, on_phase, common=emit is None)
+    with report.progress():
+        compiled = _compiled(algorithms, how, name, common=emit is None)
         from hccc.api import functions as api
         from hccc.driver.outputs import Written
 
         written = Written({}, {})
         if output and not emit:
-            written = api.write(compiled, output, target, validate=validate, on_phase=on_phase)
+            written = api.write(compiled, output, target, validate=validate)
         if page is not None:
-            api.draw(compiled, page, on_phase=on_phase)
+            api.draw(compiled, page)
     if how is not asked and isinstance(compiled, CompiledProgram):
         click.echo(f"note: {STEPS_ARE_STAGED}", err=True)
     if emit:
@@ -136,20 +135,18 @@ def compile_command(
         report.phases({**compiled.seconds, **written.seconds})
 
 
-def _compiled(
-    algorithms: Sequence[Path], how: Chosen, name: str, on_phase: OnPhase, *, common: bool
-) -> Compiled:
+def _compiled(algorithms: Sequence[Path], how: Chosen, name: str, *, common: bool) -> Compiled:
     """What was given, compiled. common: where there is no cluster, for the most common node."""
     site: Where = how.load_cluster()
     if site is None and common and how.options.tune != "off":
         site = _common_cluster
     if len(algorithms) > 1:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
-        return load_library(algorithms, how, site, name, on_phase)
-    from hccc.driver.inputs import check_name, renamed
+        return load_library(algorithms, how, site, name)
+    from hccc.driver.load import check_name, renamed
 
     check_name(name)
-    return renamed(load(algorithms[0], how, site, on_phase), name)
+    return renamed(load(algorithms[0], how, site), name)
 
 
 def _common_cluster(program: Program) -> Topology | None:

@@ -32,8 +32,8 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
     Needs --cluster, or a plan that was compiled for one.
     """
     how = chosen(options)
-    with report.progress() as on_phase:
-        compiled, topology = load_simulated(algorithm, how, on_phase)
+    with report.progress():
+        compiled, topology = load_simulated(algorithm, how)
         from hccc.api import functions as api
 
         explanation = api.explain(
@@ -42,7 +42,6 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
             call(options),
             cluster=topology,
             options=how.options,
-            on_phase=on_phase,
         )
     if as_json:
         report.as_json(explanation.facts())

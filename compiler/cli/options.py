@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from hccc.base.diagnostics import Source, fail
+from hccc.base.diagnostics import fail
+from hccc.base.progress import tell
 from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
 from hccc.driver.options import Options, PassName, selectable
 from hccc.ir.transport import Transport
@@ -23,6 +24,7 @@ from hccc.ir.transport import Transport
 if TYPE_CHECKING:
     from hccc.driver.compilation import Where
     from hccc.driver.compiled import Compiled
+    from hccc.driver.inputs import Input
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
@@ -239,36 +241,33 @@ def refuse(names: Iterable[str], why: str, help: str) -> None:
 
 
 def load(
-    algorithm: Path | Source,
+    algorithm: Path | Input,
     how: Chosen,
     topology: Where,
-    on_phase: Callable[[str], None],
     *,
     simulated: bool = False,
     checked: bool = False,
 ) -> Compiled:
-    """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate;
-    checked: a directory's files are compared, too."""
-    on_phase("Starting")
+    """Compiles or reads an algorithm. simulated: `--cluster` also says where to simulate; checked:
+    what was compiled before is proved, and a directory's files are compared."""
+    tell("Starting")
     if simulated or (topology is not None and how.options.tune != "off"):
         _begin_building()
     from hccc.api import functions as api
     from hccc.cli import report
-    from hccc.driver import inputs
+    from hccc.driver.inputs import DirectoryInput, PlanInput, XmlInput, name_of, opened
 
-    opened = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
-    if inputs.is_compiled(opened) and not how.reschedule:
-        takes_cluster = simulated or inputs.is_xml(opened)
+    given = opened(algorithm)
+    if isinstance(given, PlanInput | XmlInput | DirectoryInput) and not how.reschedule:
+        takes_cluster = simulated or isinstance(given, XmlInput)
         unused = [name for name in how.given if not (takes_cluster and name == "cluster")]
-        place = algorithm if isinstance(algorithm, Path) else algorithm.name
         help = "give it when you compile the program"
-        refuse(unused, f"{place} is compiled already", help)
+        refuse(unused, f"{name_of(given)} is compiled already", help)
     compiled = (api.check if checked else api.compile)(
-        opened,
+        given,
         how.options,
         cluster=topology,
         reschedule=how.reschedule,
-        on_phase=on_phase,
         on_pass=_printer(how),
     )
     report.warnings(compiled.warnings)
@@ -280,9 +279,8 @@ def load_library(
     how: Chosen,
     site: Where,
     name: str,
-    on_phase: Callable[[str], None],
 ) -> Compiled:
-    """Reads several programs and makes one library of them."""
+    """Compiles several programs into one library."""
     _begin_building()
     from hccc.api import functions as api
     from hccc.cli import report
@@ -292,7 +290,6 @@ def load_library(
         how.options,
         cluster=site,
         name=name,
-        on_phase=on_phase,
         on_pass=_printer(how),
     )
     report.warnings(compiled.warnings)
@@ -319,14 +316,15 @@ def _printer(how: Chosen) -> Callable[[str, Any], None]:
     return on_pass
 
 
-def load_simulated(
-    algorithm: Path, how: Chosen, on_phase: Callable[[str], None]
-) -> tuple[Compiled, Topology | None]:
-    """What is to be simulated, and the cluster of `--cluster`. Raises E424 before any work."""
-    on_phase("Starting")
+def load_simulated(algorithm: Path, how: Chosen) -> tuple[Compiled, Topology | None]:
+    """Compiles or reads an algorithm to be simulated, and loads the cluster of `--cluster`.
+
+    Raises E424 before any work.
+    """
+    tell("Starting")
     from hccc.driver.inputs import opened
     from hccc.predict.simulation import check_cluster
 
-    found, topology = opened(algorithm), how.load_cluster()
-    check_cluster(found, topology)
-    return load(found, how, topology, on_phase, simulated=True), topology
+    given, topology = opened(algorithm), how.load_cluster()
+    check_cluster(given, topology)
+    return load(given, how, topology, simulated=True), topology

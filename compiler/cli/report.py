@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import Problem
+from hccc.base.progress import OnPhase, listening
 from hccc.base.version import __version__
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Yields what to tell each phase to; it is shown only while stderr is a terminal."""
+def progress() -> Iterator[OnPhase]:
+    """Shows the phases inside while stderr is a terminal; yields the function that shows one."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True).status("starting") as status, listening(status.update):
         yield status.update
 
 

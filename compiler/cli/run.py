@@ -108,9 +108,9 @@ def run(
     """
     _check_files(algorithm, file, options["trace"])
     how = chosen(options)
-    with report.progress() as on_phase:
+    with report.progress():
         cluster = how.load_cluster()
-        compiled = load(algorithm, how, cluster, on_phase)
+        compiled = load(algorithm, how, cluster)
     _check_root(root, compiled.plan.collective)
     from hccc.cli.tables import Table
     from hccc.launch.measure import RunOptions, measure

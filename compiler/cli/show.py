@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import chosen, compile_options, given, load, refuse
 from hccc.cli.types import AnyFile, File, Size
@@ -53,22 +54,23 @@ def show(
     timeline; that and --trace need --cluster. An .svg or .png holds one of them, an .html all.
     """
     how = chosen(options)
-    with report.progress() as on_phase:
-        on_phase("Starting")
+    with report.progress():
+        tell("Starting")
         from hccc.api import functions as api
         from hccc.driver import inputs
         from hccc.pictures.page import ShowOptions
 
         ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
-        opened, topology = inputs.opened(algorithm), None
-        if inputs.is_cluster(opened):
+        shown, topology = inputs.opened(algorithm), None
+        if isinstance(shown, inputs.ClusterInput):
             unused = [*how.given, *given("reschedule", "verify_each", "size")]
-            refuse({*unused}, f"{opened.name} is a cluster", "give the program, and --cluster")
-            subject: Compiled | Topology = inputs.parse_cluster(opened)
+            why = f"{inputs.name_of(shown)} is a cluster"
+            refuse({*unused}, why, "give the program, and --cluster")
+            subject: Compiled | Topology = inputs.cluster_of(shown)
         else:
             topology = how.load_cluster()
-            subject = load(opened, how, topology, on_phase, simulated=True)
-        api.draw(subject, output, what, trace=trace, size=size, cluster=topology, on_phase=on_phase)
+            subject = load(shown, how, topology, simulated=True)
+        api.draw(subject, output, what, trace=trace, size=size, cluster=topology)
     _tell(output, trace, as_json)
     if time_phases:
         report.phases(getattr(subject, "seconds", {}))

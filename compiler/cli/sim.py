@@ -78,8 +78,8 @@ def sim(
     if algorithm is None:
         raise fail("E467", "there is nothing to predict", help="give an ALGO, or --baseline nccl")
     how = chosen(options)
-    with report.progress() as on_phase:
-        compiled, topology = load_simulated(algorithm, how, on_phase)
+    with report.progress():
+        compiled, topology = load_simulated(algorithm, how)
         from hccc.api import functions as api
         from hccc.predict.simulation import Sizes
 
@@ -90,7 +90,6 @@ def sim(
             cluster=topology,
             vs=vs or False,
             options=how.options,
-            on_phase=on_phase,
         )
     if as_json:
         report.as_json(simulation.facts())

@@ -17,7 +17,7 @@ from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.driver.options import TARGETS
 
 if TYPE_CHECKING:
-    from hccc.driver.pass_manager import OnPhase
+    from hccc.base.progress import OnPhase
     from hccc.ir.topology import Topology
 
 Kind = Literal["stdout", "program", "programs", "kernels"]

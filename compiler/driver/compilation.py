@@ -16,7 +16,7 @@ from hccc.base.version import __version__
 from hccc.driver.choice import Analysed, Choice, Structure, choose
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
-from hccc.driver.pass_manager import Hook, OnPass, OnPhase, Settings, analyse
+from hccc.driver.pass_manager import Hook, Settings, analyse
 from hccc.ir import program
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import source_name
@@ -37,12 +37,9 @@ def compile_text(
     source: Source,
     options: Options | None = None,
     topology: Where = None,
-    *,
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles a program's text; otherwise as `compile_program`."""
-    hook = Hook(options or Options(), on_phase, on_pass)
+    hook = Hook(options or Options())
     with hook.phase("Parsing"):
         parsed = transfer.parse(source)
     return _compile([(parsed, Path(source.name).name)], options or Options(), topology, hook)
@@ -55,19 +52,17 @@ def compile_program(
     topology: Where = None,
     *,
     enough: float = 0.0,
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles a Program, whoever made it.
 
     topology: the cluster to schedule for, what makes it of the program, or None for what the
     program's header describes. enough: µs of a call that need not be beaten, where one size is
-    asked: tuning ends there. on_phase: is told each phase; on_pass: each pass, what it returned.
+    asked: tuning ends there.
 
     Raises:
         UserError: the program is wrong, does not fit the cluster, or a proof fails.
     """
-    hook = Hook(options or Options(), on_phase, on_pass)
+    hook = Hook(options or Options())
     given = [(program, program.name)]
     return _compile(given, options or Options(), topology, hook, enough=enough)
 
@@ -79,8 +74,6 @@ def compile_library(
     topology: Where = None,
     *,
     name: str = "",
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles several algorithms of one collective into one library: each size takes the best.
 
@@ -91,7 +84,7 @@ def compile_library(
         UserError: also E321 where they are not of one collective, or nothing can tell which is
             best.
     """
-    hook = Hook(options or Options(), on_phase, on_pass)
+    hook = Hook(options or Options())
     with hook.phase("Parsing"):
         given = [
             (s, s.name) if isinstance(s, Program) else (transfer.parse(s), Path(s.name).name)

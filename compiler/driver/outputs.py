@@ -15,9 +15,9 @@ from typing import TextIO
 from hccc.base.diagnostics import Note, UserError, fail
 from hccc.base.files.writing import named_errors, replace_all
 from hccc.base.interruptible import interruptible
+from hccc.base.progress import timed
 from hccc.driver.compiled import Compiled, CompiledProgram, LoadedDirectory
-from hccc.driver.inputs import timed
-from hccc.driver.pass_manager import Ir, OnPhase
+from hccc.driver.pass_manager import Ir
 from hccc.emit import directory
 from hccc.emit.compare import compare
 from hccc.emit.kernels import source
@@ -111,7 +111,6 @@ def write(
     compiled: Compiled,
     output: Path,
     targets: Sequence[str] = (),
-    on_phase: OnPhase = lambda _: None,
     *,
     validated: bool = False,
 ) -> Written:
@@ -127,18 +126,18 @@ def write(
     """
     seconds: dict[str, float] = {}
     if unproved := _unproved(compiled):
-        with timed("Proof", seconds, on_phase):
+        with timed("Proof", seconds):
             for plan in unproved:
                 check_plan(plan)
-    with timed("Emission", seconds, on_phase):
+    with timed("Emission", seconds):
         chosen = _targets(targets)
         files = kernels(compiled.catalogue, chosen)
     found = None
     if validated:
-        with timed("Validation", seconds, on_phase):
+        with timed("Validation", seconds):
             texts = {name: text.encode() for name, text in files.items()}
             found = validate(texts, compiled.catalogue, chosen)
-    with timed("Writing", seconds, on_phase):
+    with timed("Writing", seconds):
         directory.write(output, files)
     return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
 
@@ -187,7 +186,7 @@ def kernels(catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
     return directory.files(catalogue, targets, catalogue_json.dumps(catalogue))
 
 
-def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled:
+def compared(compiled: Compiled) -> Compiled:
     """`compiled`, after its directory's files were held against what its plan emits and says.
 
     The texts are both compared with what the plan emits, and run on the host. Of one that differs
@@ -200,13 +199,13 @@ def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled
         return compiled
     seconds = dict(compiled.seconds)
     try:
-        with timed("Emission", seconds, on_phase):
+        with timed("Emission", seconds):
             sources = interruptible(compare)(compiled.directory, compiled.catalogue)
     except UserError as error:
         if error.problem.code == "E428":
             raise _also_validated(error, compiled.directory, compiled.catalogue) from None
         raise
-    with timed("Validation", seconds, on_phase):
+    with timed("Validation", seconds):
         validated = validate_directory(compiled.directory, compiled.catalogue)
     return compiled.checked(sources, validated, seconds)
 

@@ -7,13 +7,14 @@ ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering), Proof, and Tuning.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from hccc.base.diagnostics import InternalError, UserError
+from hccc.base.progress import timed
 from hccc.driver.options import Options, PassName
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
@@ -42,11 +43,27 @@ _PHASE = {
     **dict.fromkeys((PassName.VERIFY, PassName.CHECK_REACHABLE, PassName.DEPEND), "Analysis"),
     PassName.SCHEDULE: "Scheduling",
 }  # and the others are of "Lowering"
-OnPhase = Callable[[str], None]
 Ir = Program | Dag | Pipeline | Primitives | Blocks | Plan
 OnPass = Callable[[str, Ir], None]
 P = ParamSpec("P")
 R = TypeVar("R", bound=Ir)
+
+
+def _nobody(name: str, ir: Ir) -> None:
+    pass
+
+
+_watcher: ContextVar[OnPass] = ContextVar("watcher", default=_nobody)
+
+
+@contextmanager
+def watching(on_pass: OnPass | None) -> Iterator[None]:
+    """Shows `on_pass` each pass inside, and the IR that it returned; None: whoever watches."""
+    before = _watcher.set(on_pass or _watcher.get())
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +81,13 @@ class Settings:
 class Hook:
     """What stands between passes: times them, checks and shows what they return."""
 
-    def __init__(self, options: Options, on_phase: OnPhase, on_pass: OnPass) -> None:
+    def __init__(self, options: Options) -> None:
         self.seconds: dict[str, float] = {}
         self._verify_each = options.verify_each
-        self._on_phase, self._on_pass = on_phase, on_pass
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Times what is done in it."""
-        self._on_phase(name)
-        begin = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Times what is done in it, and tells that it begins."""
+        return timed(name, self.seconds)
 
     def run(self, name: PassName, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs one pass; returns what it does."""
@@ -83,7 +95,7 @@ class Hook:
             made = function(*args, **kwargs)
         if self._verify_each:
             _check(name, made)
-        self._on_pass(name, made)
+        _watcher.get()(name, made)
         return made
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
-from hccc.base.diagnostics import Problem, Source, UserError, fail
+from hccc.base.diagnostics import Problem, UserError, fail
 from hccc.base.interruptible import interruptible
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
-from hccc.driver.inputs import Kind, kind_of, recorded_cluster
+from hccc.driver.inputs import DirectoryInput, Input, PlanInput, recorded_cluster
 from hccc.driver.options import Options, check_integer
 from hccc.ir.catalogue import Range
 from hccc.ir.collective import OpType
@@ -136,11 +135,10 @@ def no_cluster() -> UserError:
     return fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
 
 
-def check_cluster(given: Path | Source, topology: Topology | None) -> None:
+def check_cluster(given: Input, topology: Topology | None) -> None:
     """Checks before any work that a cluster is known. Raises E424 for an input that names none
     itself."""
-    compiled = isinstance(given, Path) or kind_of(given.text, given.name) is Kind.PLAN
-    if topology is None and not compiled:
+    if topology is None and not isinstance(given, PlanInput | DirectoryInput):
         raise no_cluster()
 
 

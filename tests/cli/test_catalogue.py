@@ -12,6 +12,7 @@ from hccc.api import functions as api
 from hccc.base.diagnostics import UserError
 from hccc.driver import inputs, outputs
 from hccc.driver.compiled import LoadedPlans
+from hccc.driver.load import load
 from hccc.emit.targets import CPU
 from hccc.ir import catalogue_json
 from hccc.ir.catalogue import Catalogue
@@ -80,7 +81,7 @@ def test_kernels_of_any_plan_are_held_against_it(hccc: Hccc, kernels: Path) -> N
 
 
 def test_what_was_read_is_written_again(kernels: Path, tmp_path: Path) -> None:
-    compiled = inputs.load(kernels)
+    compiled = load(inputs.opened(kernels))
     assert not compiled.catalogue.alone and compiled.plan.name == "both_2"
     assert len(compiled.catalogue_proofs) == 2
     assert compiled.proofs == compiled.catalogue_proofs[1]

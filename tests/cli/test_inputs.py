@@ -65,7 +65,8 @@ def test_a_piped_text_is_drawn(hccc: Hccc, tmp_path: Path, shown: Path) -> None:
 def test_an_endless_text_is_read_to_its_limit(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, command: str
 ) -> None:
-    monkeypatch.setattr(inputs, "_MOST", dict.fromkeys(inputs.Kind, 1 << 20))
+    for kind in (inputs.ProgramInput, inputs.PlanInput, inputs.XmlInput, inputs.ClusterInput):
+        monkeypatch.setattr(kind, "most", 1 << 20)
     more = ["-o", tmp_path / "x.svg"] if command == "show" else []
     with piped(tmp_path, repeat(text.encode() * 4096)) as pipe:
         code, stdout, stderr = hccc(command, pipe, *more)
@@ -80,12 +81,9 @@ def test_an_endless_cluster_is_read_to_its_limit(hccc: Hccc, tmp_path: Path) -> 
 
 
 def test_every_kind_has_its_own_limit() -> None:
-    assert {kind: most >> 20 for kind, most in inputs._MOST.items()} == {
-        inputs.Kind.PROGRAM: 64,
-        inputs.Kind.PLAN: 256,
-        inputs.Kind.XML: 8,
-        inputs.Kind.CLUSTER: 8,
-    }
+    assert inputs.ProgramInput.most == 64 << 20
+    assert inputs.PlanInput.most == 256 << 20
+    assert inputs.XmlInput.most == inputs.ClusterInput.most == 8 << 20
 
 
 def test_a_device_is_no_plan(hccc: Hccc) -> None:
@@ -161,6 +159,6 @@ def test_names_that_differ_in_case_have_headers_of_their_own(hccc: Hccc, tmp_pat
 
 def test_lines_before_a_kind_do_not_hide_it() -> None:
     blank = "".join(chain(repeat("\n", 5000)))
-    assert inputs.kind_of(f"{blank}<algo>") is inputs.Kind.XML
-    assert inputs.kind_of(f"{blank}# words\n{{") is inputs.Kind.PROGRAM
-    assert inputs.kind_of(f"# words\n{blank}define x = 1") is inputs.Kind.CLUSTER
+    assert inputs.kind_of(f"{blank}<algo>") is inputs.XmlInput
+    assert inputs.kind_of(f"{blank}# words\n{{") is inputs.ProgramInput
+    assert inputs.kind_of(f"# words\n{blank}define x = 1") is inputs.ClusterInput

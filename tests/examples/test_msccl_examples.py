@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from hccc.base.diagnostics import Source
 from hccc.cli.main import cli
 from hccc.driver import compilation as driver
-from hccc.driver.inputs import read
+from hccc.driver.inputs import XmlInput, opened
 from hccc.driver.options import Options
 from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
@@ -46,9 +47,16 @@ def test_each_is_proved_and_runs_right(path: Path) -> None:
     assert counted and set(counted) == {0}
 
 
+def xml(path: Path) -> Source:
+    """Reads an example."""
+    given = opened(path)
+    assert isinstance(given, XmlInput)
+    return given.xml
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_can_be_scheduled_anew(path: Path) -> None:
-    plan, _ = import_msccl(read(path))
+    plan, _ = import_msccl(xml(path))
     assert driver.compile_program(raise_program(plan), Options()).proofs
 
 
@@ -57,6 +65,6 @@ def test_the_shapes_differ() -> None:
     texts = {path.stem: path.read_text() for path in FILES}
     assert 'coll="reduce_scatter"' in texts["reducescatter_ring_n8_msccl"]  # only msccl's name
     assert 'proto="LL"' in texts["allreduce_allpairs_n8"]
-    limits = {path.stem: import_msccl(read(path))[1].detail["largest message"] for path in FILES}
+    limits = {path.stem: import_msccl(xml(path))[1].detail["largest message"] for path in FILES}
     assert limits.pop("allgather_recdoubling_n8") == 8 << 20
     assert set(limits.values()) == {"any"}

@@ -9,7 +9,8 @@ import pytest
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.compiled import Compiled
-from hccc.driver.inputs import load
+from hccc.driver.inputs import opened
+from hccc.driver.load import load
 from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
@@ -124,7 +125,7 @@ def test_an_imported_plan_has_alternatives_too(tmp_path: Path) -> None:
     file = tmp_path / "mesh.xml"
     staged = replace(OPTIONS, transport=Transport.STAGED, allocator="connection")
     file.write_text(export_msccl(made(GATHER, staged, None).plan, XmlOptions()))
-    imported = load(file)
+    imported = load(opened(file))
     found = {a.name: a for a in alternatives(imported, cluster.load(TOPO1), OPTIONS)}
     assert right(found["stage-level"].plan())
     assert right(found["NCCL ring"].plan())

@@ -1,0 +1,99 @@
+"""arguments: what the functions of the Python interface are given, as the values they work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hccc.base.diagnostics import Source
+from hccc.driver import inputs
+from hccc.driver.compiled import Compiled, LoadedDirectory
+from hccc.driver.inputs import ClusterInput, Input, opened
+from hccc.driver.load import load
+from hccc.driver.options import Options, check_integer
+from hccc.ir.collective import OpType, collective_named
+from hccc.ir.plan import Plan
+from hccc.ir.program import Program
+from hccc.ir.topology import Topology
+
+Algorithm = str | Path | Source | Program | Input
+Given = Algorithm | Plan | Compiled
+Cluster = Topology | str | Path
+ClusterMaker = Callable[[Program], Topology | None]
+
+
+def load_cluster(cluster: str | Path | Source) -> Topology:
+    """Loads the cluster in a file, or in a text (a `str` of more than one line, or a `Source`).
+
+    Raises:
+        UserError: anything wrong with it.
+    """
+    given = inputs.path_or_text(cluster)
+    return inputs.load_cluster(given) if isinstance(given, Path) else inputs.parse_cluster(given)
+
+
+def topology_of(cluster: Cluster | None) -> Topology | None:
+    """Returns a cluster, loaded if it is a file; None for none."""
+    if cluster is None or isinstance(cluster, Topology):
+        return cluster
+    return load_cluster(cluster)
+
+
+def collective_of(cluster: Cluster, collective: str, root: int) -> tuple[Topology, OpType]:
+    """Returns the cluster to synthesize for, and the collective.
+
+    Raises:
+        UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
+    """
+    where = topology_of(cluster)
+    assert where is not None  # a cluster was given
+    check_integer("root", root, 0, len(where) - 1)
+    return where, collective_named(collective)
+
+
+def paths_of(*given: object) -> list[Path]:
+    """Returns the paths among the values, and the directories that plans were read from."""
+    places = [one.directory if isinstance(one, LoadedDirectory) else one for one in given]
+    return [
+        Path(one)
+        for one in places
+        if isinstance(one, Path) or (isinstance(one, str) and "\n" not in one)
+    ]
+
+
+def compiled_of(given: Given, cluster: Cluster | None, options: Options | None) -> Compiled:
+    """Returns what was compiled before, or compiles it."""
+    if isinstance(given, Compiled):
+        return given
+    where = topology_of(cluster)
+    return load(opened(given), options, where)
+
+
+def simulated(
+    given: Given, cluster: Cluster | None, options: Options | None
+) -> tuple[Compiled, Topology]:
+    """Returns the library to simulate, compiled if need be, and the cluster to simulate it on.
+
+    Raises:
+        UserError: E424 without a cluster.
+    """
+    from hccc.predict import simulation
+
+    where = topology_of(cluster)
+    if not isinstance(given, Compiled):
+        given = opened(given)
+        simulation.check_cluster(given, where)
+    compiled = compiled_of(given, where, options)
+    return compiled, simulation.cluster_of(compiled, where)
+
+
+def drawn(
+    given: Given | Topology, cluster: Cluster | None, options: Options | None
+) -> Compiled | Topology:
+    """Returns the cluster to draw, or the library, compiled if need be."""
+    if isinstance(given, Compiled):
+        return given
+    given = opened(given)
+    if isinstance(given, ClusterInput):
+        return inputs.cluster_of(given)
+    return compiled_of(given, cluster, options)
