@@ -24,8 +24,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 
 if TYPE_CHECKING:
-    from hccc.driver.tune import tune
-    from hccc.driver.tune.tune import Tuned, TuneRequest
+    from hccc.driver.tune.tune import Tuned, TunedRange, TuneRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,7 @@ def _kernel(of: Mapping[Plan, Structure], tuned: Tuned, candidate: int) -> Kerne
 
 
 def _range(
-    of: Mapping[Plan, Structure], tuned: Tuned, kernels: Sequence[Kernel], used: tune.TunedRange
+    of: Mapping[Plan, Structure], tuned: Tuned, kernels: Sequence[Kernel], used: TunedRange
 ) -> Range:
     """Returns the catalogue's range of one that was tuned."""
     setting = tuned.candidates[used.candidate].setting
