@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac as standard_hmac
 import os
 import resource
 import socket
@@ -23,7 +22,6 @@ from hccc.runtime.bootstrap.rendezvous import (
     unique_id,
 )
 from tests.bootstrap import handshake
-from tests.bootstrap.client import hmac
 from tests.bootstrap.handshake import CLIENT, SERVER, VERSION
 from tests.bootstrap.ranks import Job, Me, run
 
@@ -36,17 +34,6 @@ def _meets(me: Me, timeout: float) -> list[bytes]:
 def _meets_now(id: bytes) -> None:
     """Two ranks meet, sooner than a stranger's 5 s are over."""
     assert run(_meets, 2, 4.0, id=id) == [[b"\0", b"\1"]] * 2
-
-
-@given(key=st.binary(max_size=200), data=st.binary(max_size=300))
-def test_hmac_is_the_standard_librarys(key: bytes, data: bytes) -> None:
-    assert hmac(key, data) == standard_hmac.new(key, data, hashlib.sha256).digest()
-
-
-@pytest.mark.parametrize("n", [0, 55, 56, 63, 64, 65, 119, 120, 128, 1_000_000])
-def test_hmac_at_the_edges_of_blocks(n: int) -> None:
-    data = bytes(i % 251 for i in range(n))
-    assert hmac(data, data) == standard_hmac.new(data, data, hashlib.sha256).digest()
 
 
 def test_the_handshake_is_what_the_page_says() -> None:
