@@ -1,5 +1,5 @@
-"""Launching compiled collectives: sizes, builds, and communicators for CPU and GPU.
+"""Launches of compiled collectives: sizes, builds, launchers for CPU and GPU, communicators.
 
-`include/hccc/` holds the C++ that generated kernels are written in; `layout` has the same sizes
-in Python; `build` compiles a generated directory; `cpu` and `cuda` launch it over arrays.
+`include/hccc/` holds the C++ that generated kernels are written in; `layout` has the same sizes in
+Python; `build` compiles a generated directory; `cpu` and `cuda` launch it over arrays.
 """

@@ -1,5 +1,5 @@
-"""The structures of `include/hccc/hccc.h`, `network.h`, `layout.h`, `library.h` and `trace.h`, for
-ctypes."""
+"""abi: the structures of `include/hccc/hccc.h`, `network.h`, `layout.h`, `library.h` and `trace.h`,
+for ctypes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class WindowRecord(ctypes.Structure):
 
 
 def all_memory() -> WindowRecord:
-    """HCCC_ALL_MEMORY: the window of ranks of one process."""
+    """Returns HCCC_ALL_MEMORY, the window of ranks of one process."""
     return WindowRecord(None, (1 << 63) - 1)
 
 
 class RankRecord(ctypes.Structure):
-    """hccc_rank: what the caller reaches of one rank."""
+    """hccc_rank: the memory of one rank, as far as the caller reaches it."""
 
     _fields_ = (
         ("flags", ctypes.c_void_p),
@@ -32,7 +32,7 @@ class RankRecord(ctypes.Structure):
 
 
 class CommRecord(ctypes.Structure):
-    """hccc_comm: what goes on from launch to launch."""
+    """hccc_comm: the state that goes on from launch to launch."""
 
     _fields_ = (
         ("size", ctypes.c_uint),
@@ -46,14 +46,14 @@ class CommRecord(ctypes.Structure):
 
     @classmethod
     def of(cls, n_ranks: int, ranks: int, fault: int, flags_at: int = 0) -> CommRecord:
-        """HCCC_COMM_INIT, and where the tables are."""
+        """Makes HCCC_COMM_INIT with the addresses of the tables."""
         return cls(
             ctypes.sizeof(cls), ABI, ctypes.sizeof(RankRecord), n_ranks, ranks, fault, flags_at
         )
 
 
 class TransferRecord(ctypes.Structure):
-    """hccc_transfer: what is to be put where, and which counter is then raised."""
+    """hccc_transfer: a put, and the counter that is then raised."""
 
     _fields_ = (
         ("turn", ctypes.c_uint),
@@ -118,12 +118,12 @@ class CallRecord(ctypes.Structure):
 
     @classmethod
     def of(cls, **fields: float) -> CallRecord:
-        """HCCC_CALL_INIT, and what differs."""
+        """Makes HCCC_CALL_INIT with other values of some fields."""
         return cls(size=ctypes.sizeof(cls), local_size=ctypes.sizeof(LocalRecord), **fields)
 
 
 class FaultRecord(ctypes.Structure):
-    """hccc_fault: what ended a launch."""
+    """hccc_fault: the first wait that passed its deadline."""
 
     _fields_ = (
         ("claimed", ctypes.c_uint),
@@ -140,7 +140,7 @@ class FaultRecord(ctypes.Structure):
 
 
 class Params(ctypes.Structure):
-    """hccc_params: what a GPU kernel gets by value."""
+    """hccc_params: the argument of a GPU kernel."""
 
     _fields_ = (
         ("ranks", ctypes.c_void_p),
@@ -174,7 +174,7 @@ class TraceRecord(ctypes.Structure):
 
 
 class Trace(ctypes.Structure):
-    """hccc_trace: where records go."""
+    """hccc_trace: the memory for records."""
 
     _fields_ = (
         ("size", ctypes.c_uint),
@@ -195,7 +195,7 @@ class TracedParams(ctypes.Structure):
 
 
 class LibraryRecord(ctypes.Structure):
-    """hccc_library: what a library of kernels says of itself."""
+    """hccc_library: the description that a library of kernels exports."""
 
     _fields_ = (
         ("size", ctypes.c_uint),
@@ -218,7 +218,8 @@ class LibraryRecord(ctypes.Structure):
 
 
 def described(library: ctypes.CDLL) -> LibraryRecord:
-    """What a loaded library says of itself. Raises AttributeError where it is none of hccc's."""
+    """Returns the description of a loaded library. Raises AttributeError where it is none of
+    hccc's."""
     say = library.hccc_this_library
     say.restype = ctypes.POINTER(LibraryRecord)
     found: LibraryRecord = say().contents

@@ -1,4 +1,4 @@
-"""Compiling a generated directory's CPU source to a shared library, once per dtype and op."""
+"""build: compiles a generated directory's CPU source to a shared library, once per dtype and op."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hccc.base.files.libraries import stem_of
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What one translation unit is compiled for."""
+    """The dtype and the reduction that a translation unit is compiled for."""
 
     dtype: str
     op: str = "sum"
@@ -31,7 +31,7 @@ class Variant:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
 
     def defines(self) -> list[str]:
-        """The compiler options that choose it."""
+        """Returns the compiler options of the variant."""
         trace = ["-DHCCC_TRACE"] if self.trace else []
         return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}", *trace]
 
@@ -58,9 +58,10 @@ def build_several(
     *,
     include: Sequence[Path] = (),
 ) -> Path:
-    """The shared library of kernels, for each of the variants, and of `dispatch`, which finds them.
+    """Compiles kernels for each of the variants, and `dispatch`, which finds them, to one shared
+    library.
 
-    Each is compiled by itself, a few at a time. Raises UserError E412 to E414.
+    Each source is compiled by itself, a few at a time. Raises UserError E412 to E414.
     """
     flags = [flag for flag in FLAGS if flag != "-shared"]
     pieces = list(product(sources, variants))
@@ -80,7 +81,7 @@ def _compiled(
     include: Sequence[Path],
     linked: Sequence[str] = (),
 ) -> Path:
-    """What the compiler makes of `source` with `flags`; `linked`: objects that go into it."""
+    """Compiles `source` with `flags`; linked: objects that go into the result."""
     source = source.resolve()
     compiler = find_compiler()
     options = [*flags, *variant.defines()]

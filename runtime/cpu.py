@@ -1,4 +1,5 @@
-"""Launching a generated collective on the host: all ranks in this process, over NumPy arrays."""
+"""cpu: launches a generated collective on the host: all ranks in this process, over NumPy
+arrays."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ SMALL_LAUNCH = 4 << 20
 
 
 def aligned_zeros(size: int) -> NDArray[np.uint8]:
-    """Zeroed bytes that begin on a flag boundary; pages are touched only when used."""
+    """Allocates zeroed bytes that begin on a flag boundary; pages are touched only when used."""
     memory = np.zeros(size + FLAG_STRIDE, np.uint8)
     start = -memory.ctypes.data % FLAG_STRIDE
     return memory[start : start + size]
@@ -56,10 +57,10 @@ def aligned_zeros(size: int) -> NDArray[np.uint8]:
 class CpuLauncher:
     """All ranks of one generated collective, with their scratch memory and flags.
 
-    `source` is the generated `<name>_cpu.cpp`; its functions are `<name>_cpu_<dtype>_<op>`.
-    Scratch and flags are allocated once and kept across launches. network: what joins memory
-    domains; each is launched by itself, as a process of its own would be, and a proxy carries what
-    goes between them. None: every rank addresses every other's memory. Not for concurrent launches.
+    `source` is the generated `<name>_cpu.cpp`; its functions are `<name>_cpu_<dtype>_<op>`. Scratch
+    and flags are allocated once and stay between launches. network: between memory domains; each
+    domain is launched by itself, as by a process of its own, and a proxy carries transfers between
+    them. None: every rank addresses every other's memory. Not for concurrent launches.
     """
 
     def __init__(
@@ -94,11 +95,11 @@ class CpuLauncher:
         return self.shape.flag_bytes
 
     def shape_of(self, request: LaunchRequest) -> LayoutShape:
-        """The shape of what a launch runs."""
+        """Returns the shape of a launch's plan."""
         return self.shape
 
     def build(self, requests: Sequence[LaunchRequest]) -> None:
-        """Compiles what several launches will need, at once."""
+        """Compiles the libraries of several launches at once."""
         self._build(sorted({r.variant(self.collective) for r in requests}, key=repr))
 
     def _build(self, variants: Sequence[Variant]) -> None:
@@ -137,9 +138,9 @@ class CpuLauncher:
         request: LaunchRequest,
         slots: int,
     ) -> LaunchRecording:
-        """Runs the collective once; what its kernels did, when. slots: most of a thread block.
+        """Runs the collective once and returns the kernels' records. slots: of a thread block.
 
-        Raises UserError E459 unless the request asks for kernels that record; what `launch` does.
+        Raises UserError E459 unless the request asks for kernels that record; and as `launch`.
         """
         library = self._library(request.variant(self.collective))
         shape = self.shape_of(request)
@@ -149,7 +150,7 @@ class CpuLauncher:
         return recorder.read()
 
     def reset(self) -> None:
-        """Forgets a fault: counters of all ranks begin at zero again. No launch may be running."""
+        """Clears a fault: counters of all ranks begin at zero again. No launch may be running."""
         for flags in self.flags:
             flags[:] = 0
         if self._proxy:
@@ -164,7 +165,7 @@ class CpuLauncher:
         return self._functions[variant]
 
     def _make_tables(self) -> list[ctypes.Array[RankRecord]]:
-        """The ranks as each host reaches them, and then as this process does: every one."""
+        """Makes the table of ranks of each host, and then this process's, which has every rank."""
         tables = []
         n, window = self.shape.ranks, ctypes.addressof(self._window)
         for seen_by in [*(self._domain[first] for first, _ in self._hosts), None]:
@@ -178,7 +179,8 @@ class CpuLauncher:
         return tables
 
     def _reserve(self, request: LaunchRequest) -> None:
-        """Scratch for a launch; the tables stay where they are, since the proxy reads one."""
+        """Allocates scratch for a launch; the tables stay where they are, since the proxy reads
+        one."""
         shape = self.shape_of(request)
         need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
         if self._scratch[0].nbytes >= need:
@@ -190,7 +192,7 @@ class CpuLauncher:
     def _run(
         self, function: Any, send: Sequence[int], receive: Sequence[int], request: LaunchRequest
     ) -> tuple[int, float]:
-        """The first bad status of the hosts, and seconds."""
+        """Launches all hosts; returns their first bad status, and seconds."""
         rings = [self._proxy.ring(r) if self._proxy else None for r in range(self.shape.ranks)]
         local = (LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive, rings))
         calls = []
@@ -207,8 +209,8 @@ class CpuLauncher:
         return status, time.perf_counter() - started
 
     def _each(self, function: Any, calls: Sequence[tuple[CommRecord, CallRecord]]) -> int:
-        """Every host's launch, all at once: what went wrong first. A host that cannot start tells
-        the others to leave."""
+        """Launches all hosts at once and returns the worst status. A host that cannot start makes
+        the others leave."""
         found = [OK] * len(calls)
 
         def one(i: int) -> None:
@@ -226,7 +228,7 @@ class CpuLauncher:
         return max(found)
 
     def plan_of(self, request: LaunchRequest) -> str:
-        """The name of the plan that a launch takes, empty where there is one."""
+        """Returns the name of the plan of a launch."""
         return ""
 
     def _raise(self, status: int, request: LaunchRequest) -> None:
@@ -267,11 +269,11 @@ class CpuCatalogueLauncher(CpuLauncher):
         return self._picks.flag_bytes
 
     def shape_of(self, request: LaunchRequest) -> LayoutShape:
-        """The shape of the plan that a launch takes."""
+        """Returns the shape of a launch's plan."""
         return self._picks.shape_of(request)
 
     def plan_of(self, request: LaunchRequest) -> str:
-        """The name of the plan that a launch takes."""
+        """Returns the name of the plan of a launch."""
         return self._picks.plan_of(request)
 
     def _build(self, variants: Sequence[Variant]) -> None:
@@ -289,7 +291,7 @@ def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[int]:
 def _call_of(
     request: LaunchRequest, local: ctypes.Array[LocalRecord], first: int, last: int, hosts: int
 ) -> CallRecord:
-    """The call that launches ranks [first, last), one of several hosts on this machine."""
+    """Makes the call that launches ranks [first, last), one of several hosts on this machine."""
     workers = min(request.workers, INT)
     if hosts > 1 and not workers:
         workers = max(1, len(os.sched_getaffinity(0)) // hosts)

@@ -1,9 +1,9 @@
-"""Launching a generated collective on one GPU: all ranks as virtual ranks of one grid.
+"""cuda: launches a generated collective on one GPU: all ranks as virtual ranks of one grid.
 
-Arrays are CuPy's; with CuPy for ROCm the same code launches the HIP kernels. The kernel comes
-from nvcc (or hipcc) as a binary when that is on PATH, else from NVRTC through CuPy. All thread
-blocks wait for each other, so the launch is cooperative and refused when they cannot all be
-resident at once. CuPy is imported only when a communicator is made.
+Arrays are CuPy's; with CuPy for ROCm the same code launches the HIP kernels. The kernel comes from
+nvcc (or hipcc) as a binary when that is on PATH, else from NVRTC through CuPy. All thread blocks
+wait for each other, so the launch is cooperative and refused when they cannot all be resident at
+once. CuPy is imported only when a launcher is made.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HIP_TICKS = 10**8
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """CuPy, and the GPU that is current."""
+    """CuPy, and the current GPU."""
 
     cupy: Any
     hip: bool
@@ -70,7 +70,7 @@ class CudaDevice:
 
 
 def find_device() -> CudaDevice:
-    """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
+    """Finds the current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
@@ -108,7 +108,8 @@ def _describe(cupy: Any, index: int) -> CudaDevice:
 
 
 def compile_command(device: CudaDevice, source: Path, options: Sequence[str]) -> list[str] | None:
-    """The command that makes a binary of `source`, without `-o`; None when there is no compiler."""
+    """Returns the command that makes a binary of `source`, without `-o`; None: there is no
+    compiler."""
     if device.hip:
         compiler = shutil.which("hipcc")
         target = ["--genco", f"--offload-arch={device.arch}"]
@@ -119,7 +120,7 @@ def compile_command(device: CudaDevice, source: Path, options: Sequence[str]) ->
 
 
 def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> Path:
-    """Runs `command` unless its result is kept from before. Raises UserError E414."""
+    """Runs `command` unless its result is cached. Raises UserError E414."""
     version = subprocess.run(
         [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
@@ -146,8 +147,8 @@ def _check_grid(device: CudaDevice, kernel: Any, blocks: int, threads: int) -> N
 
 @dataclass(frozen=True, slots=True)
 class KernelUnit:
-    """What a launch runs: the kernels' source, their shape, threads of a block, and bytes from a
-    rank's flags to those that they count in."""
+    """The kernels of a launch: their source, their shape, threads of a block, and bytes from a
+    rank's flags to theirs."""
 
     source: Path
     shape: LayoutShape
@@ -159,7 +160,7 @@ class CudaLauncher:
     """All ranks of one generated collective on the current GPU, with scratch and flags.
 
     `source` is the generated `<name>.cu` (on ROCm `<name>.hip`), `warps` its warps per block.
-    Scratch and flags are allocated once and kept across launches. Not for concurrent launches.
+    Scratch and flags are allocated once and stay between launches. Not for concurrent launches.
     system_scope: whether fences reach other devices; all ranks are on this one.
     """
 
@@ -195,11 +196,11 @@ class CudaLauncher:
         return self.shape.flag_bytes
 
     def unit_of(self, request: LaunchRequest) -> KernelUnit:
-        """What a launch runs."""
+        """Returns the kernels of a launch."""
         return self._alone
 
     def window_of(self, request: LaunchRequest) -> int:
-        """The window that a launch has, 0 for all micro-batches."""
+        """Returns the window of a launch, 0 for all micro-batches."""
         return request.window
 
     def _zeros(self, size: int) -> Any:
@@ -235,9 +236,10 @@ class CudaLauncher:
         request: LaunchRequest,
         slots: int,
     ) -> LaunchRecording:
-        """Runs the collective once; what its kernels did, when. slots: most of a thread block.
+        """Runs the collective once and returns the kernels' records. slots: of a thread block.
 
-        Raises UserError E459 on AMD, whose clock ticks as no driver's Python says; as `launch`.
+        Raises UserError E459 on AMD, where Python cannot read the rate of the device's clock; and
+        as `launch`.
         """
         if self.device.hip:
             raise fail("E459", "launches are not recorded on AMD GPUs", help="leave --trace out")
@@ -268,7 +270,7 @@ class CudaLauncher:
         return self._kernels[unit.source, variant]
 
     def options(self, variant: Variant) -> list[str]:
-        """The compiler's options for a variant."""
+        """Returns the compiler's options for a variant."""
         scope = f"-DHCCC_SYSTEM_SCOPE={self.system_scope}"
         return [*variant.defines(), scope, *(f"-I{path}" for path in self._searched)]
 
@@ -291,7 +293,7 @@ class CudaLauncher:
             raise fail("E414", f"NVRTC failed on {source}", notes=[Note(lines)]) from error
 
     def reset(self) -> None:
-        """Forgets a fault: counters of all ranks begin at zero again. No launch may be running."""
+        """Clears a fault: counters of all ranks begin at zero again. No launch may be running."""
         self._flags.fill(0)
         self._fault.fill(0)
 
@@ -299,11 +301,12 @@ class CudaLauncher:
         return self.device.cupy.asarray(np.frombuffer(bytes(table), np.uint8))
 
     def _locals(self, send: Sequence[int], receive: Sequence[int]) -> Any:
-        """hccc_local[n_ranks] in device memory; it must live as long as the launch."""
+        """Makes hccc_local[n_ranks] in device memory; it must live as long as the launch."""
         return self._upload((LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive)))
 
     def _table(self, unit: KernelUnit, request: LaunchRequest) -> Any:
-        """The rank table in device memory: hccc_rank[n_ranks]; made anew when scratch is."""
+        """Returns the table of ranks in device memory, hccc_rank[n_ranks]; made anew with
+        scratch."""
         ranks, shape = range(self.shape.ranks), unit.shape
         need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
         if self._ranks is None or self._scratch.nbytes < need * shape.ranks:
@@ -322,7 +325,8 @@ class CudaLauncher:
         return self._ranks
 
     def _params(self, unit: KernelUnit, table: Any, local: Any, request: LaunchRequest) -> Any:
-        """hccc_params as CuPy passes a structure by value: an array of one structured element."""
+        """Makes hccc_params as CuPy passes a structure by value: an array of one structured
+        element."""
         sizes = unit.shape.sizes(request.count, request.itemsize, request.micro_batch)
         ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
         made, traced = (TracedParams, {"trace": self._trace}) if request.trace else (Params, {})
@@ -345,7 +349,7 @@ class CudaLauncher:
         return np.frombuffer(bytearray(bytes(params)), _structured(made))
 
     def plan_of(self, request: LaunchRequest) -> str:
-        """The name of the plan that a launch takes, empty where there is one."""
+        """Returns the name of the plan of a launch."""
         return ""
 
     def _check_fault(self, request: LaunchRequest) -> None:
@@ -377,23 +381,23 @@ class CudaCatalogueLauncher(CudaLauncher):
         return self._picks.flag_bytes
 
     def plan_of(self, request: LaunchRequest) -> str:
-        """The name of the plan that a launch takes."""
+        """Returns the name of the plan of a launch."""
         return self._picks.plan_of(request)
 
     def unit_of(self, request: LaunchRequest) -> KernelUnit:
-        """The plan that a launch takes."""
+        """Returns the kernels of the plan of a launch."""
         plan = self._picks.range_of(request).plan
         threads = 32 * self._picks.catalogue.plans[plan].warps
         shape, at = self._picks.shape_of(request), self._picks.flags_at(plan)
         return KernelUnit(self._sources[plan], shape, threads, at)
 
     def window_of(self, request: LaunchRequest) -> int:
-        """The window that a launch has: what its range says where it names none."""
+        """Returns the window of a launch: the range's, where the launch names none."""
         return self._picks.window_of(request)
 
 
 def _structured(structure: type[ctypes.Structure]) -> np.dtype[np.void]:
-    """The NumPy dtype of a C structure: one field of as many bytes."""
+    """Returns the NumPy dtype of a C structure: one field of as many bytes."""
     size = ctypes.sizeof(structure)
     return np.dtype({"names": ["bytes"], "formats": [(np.uint8, (size,))], "itemsize": size})
 

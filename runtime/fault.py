@@ -1,4 +1,4 @@
-"""What a lost launch reports: which wait passed its deadline, and where it was."""
+"""fault: the report of a lost launch: which wait passed its deadline, and where it was."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LaunchFault:
 
     @staticmethod
     def of(record: FaultRecord) -> LaunchFault:
-        """The fault in a claimed record."""
+        """Reads the fault of a claimed record."""
         return LaunchFault(
             rank=record.rank,
             thread_block=record.thread_block,
@@ -89,8 +89,8 @@ class LaunchFault:
 
 
 class LaunchError(UserError):
-    """A launch passed its deadline. `fault` says where; plan: which of a catalogue's, empty where
-    there is one. The buffers' contents are undefined."""
+    """A launch passed its deadline, at `fault`. plan: the name of a catalogue's plan, empty where
+    there is one plan. The buffers' contents are undefined."""
 
     def __init__(self, fault: LaunchFault, timeout: float, plan: str = "") -> None:
         problem = Problem(

@@ -1,9 +1,9 @@
-"""How many bytes a launch needs: the same sizes as `include/hccc/layout.h`.
+"""layout: how many bytes a launch needs: the same sizes as `include/hccc/layout.h`.
 
 A block of `count` elements is cut into `sub` chunks, a chunk into `channels` parts, a part into
-micro-batches; parts and micro-batches are whole numbers of 16 bytes. A test compares every
-number with the C header. Numbers here have no bounds; `too_large` says which launches the header
-refuses because they have.
+micro-batches; parts and micro-batches are whole numbers of 16 bytes. A test compares every number
+with the C header. Numbers here have no bounds; `too_large` finds the launches that the header
+refuses because of its bounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 
 
 def round_up(n: int, to: int) -> int:
-    """The smallest multiple of `to` that is at least `n`."""
+    """Returns the smallest multiple of `to` that is at least `n`."""
     return (n + to - 1) // to * to
 
 
@@ -52,7 +52,7 @@ class LayoutShape(KernelShape):
     """The HCCC_* constants of a generated collective, and the sizes that follow from them."""
 
     def sizes(self, count: int, size: int, micro_batch: int = 0) -> CallSizes:
-        """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 by the part."""
+        """Cuts `count` elements of `size` bytes; `micro_batch` in bytes, 0 by the part."""
         pieces = self.sub * self.channels
         part = round_up(-(-count // pieces), ALIGNMENT // size)
         wanted = micro_batch if micro_batch > 0 else default_micro_batch(part * size, self.grain)
@@ -61,14 +61,15 @@ class LayoutShape(KernelShape):
         return CallSizes(part, micro, -(-part // micro) if micro else 0)
 
     def scratch_bytes(self, count: int, size: int, micro_batch: int = 0) -> int:
-        """Bytes of one rank's scratch memory."""
+        """Returns the bytes of one rank's scratch memory."""
         s = self.sizes(count, size, micro_batch)
         chunks = (self.scratch + self.stage) * self.channels * s.part
         messages = (self.queues + self.sends) * self.channels * self.slots * s.micro
         return (chunks + messages) * size
 
     def too_large(self, count: int, size: int, micro_batch: int = 0) -> str | None:
-        """What of a launch does not fit where it is kept: None for what hccc_fits lets pass."""
+        """Names the number of a launch that does not fit its type; None where hccc_fits accepts
+        it."""
         s = self.sizes(count, size, micro_batch)
         most = MOST_QUEUED_BATCHES if self.queues else MOST_BATCHES
         furthest = (MOST_USER_BLOCKS * count + self.sub * self.channels * s.part) * size
@@ -83,7 +84,7 @@ class LayoutShape(KernelShape):
 
     @property
     def launch_blocks(self) -> int:
-        """Thread blocks of a launch of all ranks."""
+        """Counts the thread blocks of a launch of all ranks."""
         return self.ranks * self.blocks * self.channels
 
     @property
@@ -128,10 +129,10 @@ class LayoutShape(KernelShape):
 
 
 def shape_of(plan: Plan) -> LayoutShape:
-    """The shape that the kernels of `plan` are generated with."""
+    """Returns the shape of the kernels of `plan`."""
     return LayoutShape(**asdict(kernel_shape(plan)))
 
 
 def buffer_elements(collective: Collective, rank: int, count: int) -> tuple[int, int]:
-    """Elements of the send and the receive buffer of `rank`."""
+    """Returns the elements of the send and the receive buffer of `rank`."""
     return collective.input_blocks(rank) * count, collective.output_blocks(rank) * count

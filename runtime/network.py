@@ -1,7 +1,8 @@
-"""A network between ranks of one process: rings, and the proxy of `include/hccc/proxy.h`.
+"""network: an emulated network between ranks of one process, by the proxy of
+`include/hccc/proxy.h`.
 
 Ranks of one memory domain address each other's memory; transfers between two domains go through the
-proxy, over the NICs of both ranks, with the code path that a NIC will use.
+proxy, over the NICs of both ranks, by the same code path as over a real NIC.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BYTES_PER_US = 1000.0  # of one GB/s
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How fast a network is. bandwidth: GB/s of each NIC in each direction, 0 for no limit;
+    """The speed of a network. bandwidth: GB/s of each NIC in each direction, 0 for no limit;
     latency: µs; copy_on_arrival: bytes are copied when a transfer arrives, not when it begins."""
 
     bandwidth: float = 0.0
@@ -37,14 +38,15 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class RankNetwork:
-    """What lies between ranks. domain, nic: of each rank, its memory domain and its NIC."""
+    """The network between ranks. domain, nic: the memory domain and the NIC of each rank."""
 
     domain: tuple[int, ...]
     nic: tuple[int, ...]
     wire: Wire = Wire()
 
     def hosts(self) -> list[tuple[int, int]]:
-        """Runs of ranks [first, last) of one domain: what one process of a cluster would launch."""
+        """Returns runs of ranks [first, last) of one domain, which one process of a cluster would
+        launch."""
         cuts = [r for r in range(1, len(self.domain)) if self.domain[r] != self.domain[r - 1]]
         return list(zip([0, *cuts], [*cuts, len(self.domain)], strict=True))
 
@@ -62,9 +64,9 @@ class _Wire(ctypes.Structure):
 
 
 class Proxy:
-    """The rings of all ranks and the proxy behind them.
+    """The proxy rings of all ranks, and the proxy that serves them.
 
-    ranks: the table of all ranks' memory as this process sees it; it may change between launches.
+    ranks: the table of all ranks' memory in this process; it may change between launches.
     """
 
     def __init__(self, network: RankNetwork, ranks: ctypes.Array[RankRecord]) -> None:
@@ -101,12 +103,12 @@ class Proxy:
         return ProxyRingRecord(size, entry, RING, 0, ring, submitted, taken, completed)
 
     def ring(self, rank: int) -> int:
-        """The address of a rank's ring."""
+        """Returns the address of a rank's proxy ring."""
         return ctypes.addressof(self.rings) + rank * ctypes.sizeof(ProxyRingRecord)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The proxy carries what is submitted meanwhile."""
+        """Serves the rings while the context lasts."""
         if not self._library.hccc_network_start(self._proxy, self._threads):
             raise fail("E455", "no memory or threads for the proxy of the network")
         try:
@@ -115,7 +117,7 @@ class Proxy:
             self._library.hccc_network_stop(self._proxy)
 
     def reset(self) -> None:
-        """As new: for after a fault."""
+        """Zeroes rings and counters, after a fault."""
         self._rings[...] = 0
         self._counters[...] = 0
         self._library.hccc_network_reset(self._proxy)
@@ -129,7 +131,7 @@ class Proxy:
 def network_of(
     domain: Sequence[int] | NDArray[Any], nics: Sequence[int] | NDArray[Any], wire: Wire
 ) -> RankNetwork:
-    """A Network; nics: the NIC of each rank, numbered anyhow."""
+    """Makes a RankNetwork. nics: the NIC of each rank, by any numbers."""
     if len(domain) != len(nics):
         raise InternalError("a domain and a NIC for every rank")
     _, number = np.unique(np.asarray(nics), return_inverse=True)
@@ -137,7 +139,7 @@ def network_of(
 
 
 def _library() -> Any:
-    """The library of proxy.h, built once."""
+    """Loads the library of proxy.h, built once."""
     include = Path(__file__).resolve().parent / "include"
     library = ctypes.CDLL(str(build_pieces([Piece(include / "proxy.cpp", flags=())])))
     library.hccc_network_new.restype = ctypes.c_void_p

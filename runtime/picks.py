@@ -1,6 +1,6 @@
-"""picks: which plan of a catalogue a launch takes, reckoned as `include/hccc/catalogue.h` does.
+"""picks: picks the plan of a launch from a catalogue, as `include/hccc/catalogue.h` does.
 
-The size of a launch is its message's: bytes of the larger buffer of the rank that has most.
+The size of a launch is its message's: the bytes of the largest buffer of any rank.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ class Picks:
         return sum(shape.flag_bytes for shape in self.shapes[:plan])
 
     def range_of(self, request: LaunchRequest) -> Range:
-        """The range that has a launch."""
+        """Returns the range of a launch."""
         blocks = self.catalogue.collective.most_blocks()
         return self.catalogue.pick(request.count * request.itemsize * blocks, request.in_place)
 
     def plan_of(self, request: LaunchRequest) -> str:
-        """The name of the plan that a launch takes."""
+        """Returns the name of the plan of a launch."""
         return self.catalogue.plans[self.range_of(request).plan].name
 
     def shape_of(self, request: LaunchRequest) -> LayoutShape:
-        """The shape of the plan that a launch takes, cut as finely as its range says."""
+        """Returns the shape of the plan of a launch, with the range's grain."""
         found = self.range_of(request)
         return replace(self.shapes[found.plan], grain=found.grain)
 
     def window_of(self, request: LaunchRequest) -> int:
-        """The window that a launch has, 0 for all micro-batches."""
+        """Returns the window of a launch, 0 for all micro-batches."""
         plan = self.catalogue.plan_of(self.range_of(request))
         return request.window or plan.default_window
 
 
 def picks_of(catalogue: Catalogue) -> Picks:
-    """What a library of `catalogue` picks by."""
+    """Returns the picks of a library of `catalogue`."""
     return Picks(catalogue, tuple(map(shape_of, catalogue.plans)))

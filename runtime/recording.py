@@ -1,8 +1,8 @@
-"""recording: what kernels built with HCCC_TRACE did in a launch, and when.
+"""recording: records of a launch by kernels built with HCCC_TRACE.
 
-The library is told where to write (`include/hccc/trace.h`); after the launch the records are
+The library gets memory to write to (`include/hccc/trace.h`); after the launch the records are
 copied out of its rings. Times are those of the host's monotonic clock, the same for all processes
-of a machine, so the recordings of several are one when they are joined.
+of a machine, so recordings of several processes can be joined.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RECORD = np.dtype(TraceRecord)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaunchRecording:
-    """n records, block by block in the order they were written. rank, block (its thread block
-    times the channels, plus its channel): i4[n]; records: RECORD[n], ns; lost: how many more there
-    were, which gave way to later ones."""
+    """n records, block by block in the order of writing. rank, block (its thread block times the
+    channels, plus its channel): i4[n]; records: RECORD[n], ns; lost: how many earlier records were
+    overwritten."""
 
     rank: NDArray[np.int32]
     block: NDArray[np.int32]
@@ -42,14 +42,14 @@ class LaunchRecording:
         return len(self.records)
 
     def fields(self) -> dict[str, Any]:
-        """The same as JSON has it, for another process."""
+        """Converts to JSON's types, for another process."""
         columns = (self.rank, self.block, self.records)
         packed = [base64.b64encode(zlib.compress(x.tobytes(), 1)).decode() for x in columns]
         return {"columns": packed, "lost": self.lost}
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
-        """What another process recorded."""
+        """Reads another process's recording."""
         rank, block, records = (zlib.decompress(base64.b64decode(x)) for x in fields["columns"])
         return cls(
             np.frombuffer(rank, np.int32),
@@ -60,7 +60,7 @@ class LaunchRecording:
 
 
 def joined(parts: Sequence[LaunchRecording]) -> LaunchRecording:
-    """What several processes of one machine recorded of one launch. O(records)."""
+    """Joins the recordings of one launch by several processes of one machine. O(records)."""
     return LaunchRecording(
         np.concatenate([one.rank for one in parts]),
         np.concatenate([one.block for one in parts]),
@@ -96,7 +96,7 @@ class Recorder:
         return self._written.view(np.uint8).ravel(), self._records.view(np.uint8).ravel()
 
     def read(self) -> LaunchRecording:
-        """What is in the rings, oldest first. O(records)."""
+        """Returns the records in the rings, oldest first. O(records)."""
         written = self._written[:, 0].astype(np.int64)
         slots = self._records.shape[1]
         kept = np.minimum(written, slots)

@@ -1,4 +1,4 @@
-"""One launch as asked for, and the checks that need no device: shapes, dtypes, aliases."""
+"""request: a launch as requested, and the checks that need no device: shapes, dtypes, aliases."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ INT = (1 << 31) - 1
 
 
 def ticks_of(seconds: float, per_second: int) -> int:
-    """A deadline in ticks of a device's clock, as `hccc_ticks` has it: 0 is for ever."""
+    """Converts a deadline to ticks of a device's clock, as `hccc_ticks`: 0 is for ever."""
     ticks = seconds * per_second
     return max(1, int(ticks)) if 0 < ticks < FOR_EVER else FOR_EVER
 
 
 class Array(Protocol):
-    """What NumPy and CuPy arrays have in common, as far as it is needed here."""
+    """The attributes that NumPy's and CuPy's arrays have in common."""
 
     @property
     def dtype(self) -> Any:
@@ -35,7 +35,7 @@ class Array(Protocol):
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         ...
 
     @property
@@ -80,9 +80,9 @@ class LaunchRequest:
         return DTYPES[self.dtype].itemsize
 
     def variant(self, collective: Collective) -> Variant:
-        """The build that serves this launch. Moving bytes needs one build per width only.
+        """Returns the build of this launch. Moving bytes needs one build per width only.
 
-        A custom collective may reduce, whatever it is called.
+        A custom collective may reduce, by any name.
         """
         if collective.reduces or collective.op is OpType.CUSTOM:
             return Variant(self.dtype, self.op, self.trace)

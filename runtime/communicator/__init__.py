@@ -1,8 +1,8 @@
-"""Collectives between processes: the runtime library `libhccc` and its Python face.
+"""Collectives between processes: the runtime library `libhccc` and its Python interface.
 
-`include/hccc_runtime.h` is its C interface and says what it promises; the sources beside it are the
-library; `library` builds and loads it, `communicator` has what Python programs use: `rank` its
-life, `groups` several calls at once, `buffers` what is checked of arrays, `errors` results.
+`include/hccc_runtime.h` is its C interface and its contract; the sources beside it are the library;
+`runtime_library` builds and loads it. Python programs use `communicator`; `rank` has its life
+cycle, `groups` groups of calls, `buffers` checks of arrays, `errors` results.
 """
 
 from hccc.runtime.communicator.communicator import (

@@ -1,4 +1,4 @@
-"""buffers: what is checked of a call's arrays before the runtime library sees them."""
+"""buffers: checks of a call's arrays before the runtime library gets them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Lengths = Callable[[int, int], tuple[int, int]]
 
 
 def reduction_of(op: str) -> int:
-    """The number of a reduction. Raises UserError E411."""
+    """Returns the number of a reduction. Raises UserError E411."""
     if op not in REDUCTIONS:
         raise fail("E411", f"unknown reduction `{op}`", help=f"one of: {', '.join(REDUCTIONS)}")
     return REDUCTIONS.index(op)
@@ -37,7 +37,7 @@ def reduction_of(op: str) -> int:
 def buffer_on(
     platform: str, name: str, which: str, array: Any, *, writable: bool = False
 ) -> ArrayBuffer:
-    """The memory of an array of a call on a platform. Raises UserError E471, E473 where it is
+    """Finds the memory of a call's array on a platform. Raises UserError E471, E473 where it is
     memory of another platform."""
     found = buffer_of(array, writable=writable)
     if found.platform == platform:
@@ -52,7 +52,7 @@ def buffer_on(
 
 
 def check_alike(name: str, given: Sequence[ArrayBuffer]) -> str:
-    """The type of all buffers. Raises UserError E473."""
+    """Returns the dtype that all buffers have. Raises UserError E473 where they differ."""
     if not given:
         raise fail("E473", f"{name}: neither a send nor a receive buffer")
     if len({one.dtype for one in given}) > 1:
@@ -63,7 +63,8 @@ def check_alike(name: str, given: Sequence[ArrayBuffer]) -> str:
 def check_lengths(
     name: str, s: ArrayBuffer | None, r: ArrayBuffer | None, lengths: Lengths
 ) -> None:
-    """lengths: what both buffers must have, of what they have. Raises UserError E473."""
+    """Compares the lengths of both buffers with those that the collective needs for them. Raises
+    UserError E473."""
     if s and r:
         wanted = lengths(s.count, r.count)
         if (s.count, r.count) != wanted:

@@ -41,39 +41,41 @@ _Stream = Stream | int | None
 
 
 class Communicator(CommunicatorRank):
-    """One rank. Buffers are arrays of NumPy, PyTorch or others with DLPack or an array interface,
-    in host memory, in C order; of CuPy or PyTorch on the device where memory is a GPU's
-    (HCCC_PLATFORM): calls are then put into `stream`, the platform's own, or its default stream.
+    """One rank of a communicator.
 
-    Elsewhere a call returns when this rank's part is done; with a `stream` (of the device layer's
-    CPU platform) it is put into that. Buffers are kept until it is done. What goes wrong in a
-    stream is told by `error`, `check()` and every later call.
+    Buffers are arrays of NumPy, PyTorch or others with DLPack or an array interface, in host
+    memory, in C order; where memory is a GPU's (HCCC_PLATFORM), arrays of CuPy or PyTorch on the
+    device. There calls are put into `stream`, the platform's own, or its default stream.
 
-    Calls raise CommunicatorError, and UserError E471 for what is no such array, E473 for buffers of
-    other lengths than the collective has.
+    On the host a call returns when this rank's part is done; with a `stream` (of the device layer's
+    CPU platform) it is put into that. Buffers are kept until it is done. `error`, `check()` and
+    every later call report errors of calls in streams.
+
+    Calls raise CommunicatorError, and UserError E471 for other arrays, E473 for buffers of other
+    lengths than the collective has.
     """
 
     def empty(self, shape: int | tuple[int, ...], dtype: str = "float32") -> Any:
-        """A new array, zeroed, in memory that the other ranks reach: it is not copied by calls.
+        """Makes a zeroed array in memory that the other ranks reach: calls do not copy it.
 
-        Where memory is a GPU's it is CuPy's; raises UserError E456 without CuPy.
+        Where memory is a GPU's the array is CuPy's; raises UserError E456 without CuPy.
         """
         return allocate(shape, dtype) if self.platform == "cpu" else device_array(shape, dtype)
 
     def all_reduce(
         self, send: Any, receive: Any = None, op: str = "sum", stream: _Stream = None
     ) -> None:
-        """Every rank gets the reduction of all `send`; in place where there is no `receive`."""
+        """Reduces all `send` into every rank; in place without `receive`."""
         self._one("AllReduce", send, receive, lambda s, r: (s, s), op, stream=stream)
 
     def all_gather(self, send: Any, receive: Any, stream: _Stream = None) -> None:
-        """Every rank gets all `send`, in the order of ranks."""
+        """Gathers all `send` at every rank, in the order of ranks."""
         self._one("AllGather", send, receive, lambda s, r: (s, s * self.n_ranks), stream=stream)
 
     def reduce_scatter(
         self, send: Any, receive: Any, op: str = "sum", stream: _Stream = None
     ) -> None:
-        """Rank r gets the reduction of block r of all `send`."""
+        """Reduces block r of all `send` into rank r."""
         self._one(
             "ReduceScatter",
             send,
@@ -85,31 +87,31 @@ class Communicator(CommunicatorRank):
         )
 
     def all_to_all(self, send: Any, receive: Any, stream: _Stream = None) -> None:
-        """Rank r gets block r of all `send`, in the order of ranks."""
+        """Sends block r of every `send` to rank r, which receives in the order of ranks."""
         n = self.n_ranks
         self._one("AllToAll", send, receive, lambda s, r: (s // n * n, s), parts=n, stream=stream)
 
     def broadcast(self, buffer: Any, root: int, stream: _Stream = None) -> None:
-        """Every rank gets the root's buffer, in place."""
+        """Copies the root's buffer to every rank, in place."""
         self._one("Broadcast", buffer, None, lambda s, r: (s, s), root=root, stream=stream)
 
     def reduce(
         self, send: Any, receive: Any, root: int, op: str = "sum", stream: _Stream = None
     ) -> None:
-        """The root gets the reduction of all `send`. receive: None at other ranks."""
+        """Reduces all `send` into the root. receive: None at other ranks."""
         self._one(
             "Reduce", send, receive, lambda s, r: (s, s), op, root=root, alone=True, stream=stream
         )
 
     def gather(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
-        """The root gets all `send`, in the order of ranks. receive: None at other ranks."""
+        """Gathers all `send` at the root, in the order of ranks. receive: None at other ranks."""
         n = self.n_ranks
         self._one(
             "Gather", send, receive, lambda s, r: (s, s * n), root=root, alone=True, stream=stream
         )
 
     def scatter(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
-        """Rank r gets block r of the root's `send`, which is None at other ranks."""
+        """Copies block r of the root's `send` to rank r. send: None at other ranks."""
         n = self.n_ranks
         self._one(
             "Scatter", send, receive, lambda s, r: (r * n, r), root=root, count=1, stream=stream
@@ -124,7 +126,7 @@ class Communicator(CommunicatorRank):
         op: str = "sum",
         stream: _Stream = None,
     ) -> None:
-        """The collective of the library of that name, with blocks of `count` elements."""
+        """Runs the library of a name, with blocks of `count` elements."""
         s = None if send is None else buffer_on(self.platform, name, "send", send)
         r = (
             None
@@ -140,7 +142,8 @@ class Communicator(CommunicatorRank):
     def prepared(
         self, name: str, send: int | None, receive: int | None, count: int, dtype: str, op: str
     ) -> Callable[[], None]:
-        """The same of addresses, to be called again and again; None where there is no buffer."""
+        """Returns a function that runs a library of a name over addresses, to be called many times;
+        None: no buffer."""
         handle, function = self.handle, library().function("Run")
         words = (name.encode(), send, receive, count, TYPES.index(dtype), reduction_of(op))
 
@@ -163,8 +166,9 @@ class Communicator(CommunicatorRank):
         parts: int = 1,
         alone: bool = False,
     ) -> None:
-        """A call. lengths: what both buffers must have, of what they have; count: which of the two
-        has a block, in `parts` parts; alone: no `receive` is none, rather than in place."""
+        """Makes a call. lengths: the lengths that both buffers need, by those that they have;
+        count: which of them has a block, in `parts` parts; alone: without `receive` this rank has
+        no such buffer, rather than an in-place call."""
         in_place = receive is None and not alone
         writes = in_place and root != self.rank
         s = None if send is None else buffer_on(self.platform, name, "send", send, writable=writes)
@@ -193,7 +197,7 @@ class Communicator(CommunicatorRank):
 
 
 def allocate(shape: int | tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:
-    """An array of hcccMemAlloc, zeroed; its memory goes with it and its views."""
+    """Makes a zeroed array in memory of hcccMemAlloc, which lives as long as it and its views."""
     kind, pointer, bytes = _allocated(shape, dtype)
     memory = (ctypes.c_char * bytes).from_address(pointer.value or 0)
     weakref.finalize(memory, library().call, "MemFree", pointer)
@@ -201,7 +205,7 @@ def allocate(shape: int | tuple[int, ...], dtype: str = "float32") -> NDArray[An
 
 
 def device_array(shape: int | tuple[int, ...], dtype: str = "float32") -> Any:
-    """The same of a GPU's memory, as an array of CuPy. Raises UserError E456."""
+    """Makes a zeroed CuPy array in a GPU's memory of hcccMemAlloc. Raises UserError E456."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
@@ -215,7 +219,7 @@ def device_array(shape: int | tuple[int, ...], dtype: str = "float32") -> Any:
 
 
 class _Owner:
-    """What lives as long as an array's memory."""
+    """An object that lives as long as an array's memory."""
 
 
 def _allocated(

@@ -1,4 +1,4 @@
-"""errors: what calls of the runtime library return, as exceptions."""
+"""errors: results of the runtime library as exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Result(IntEnum):
 
 
 class CommunicatorError(UserError):
-    """A call failed. `result` says how, `Communicator.error` whether the communicator is lost."""
+    """A call failed, with `result`; `Communicator.error` tells whether the communicator is lost."""
 
     def __init__(self, result: Result, text: str) -> None:
         super().__init__(Problem("E473", text))
@@ -37,7 +37,7 @@ class CommunicatorError(UserError):
 
 
 def check(result: int) -> None:
-    """Raises CommunicatorError for anything but success, with what this thread's call said."""
+    """Raises CommunicatorError, with the error's text, for anything but success."""
     if result:
         found = library().last_error() or library().meaning(result)
         raise CommunicatorError(Result(result), found)

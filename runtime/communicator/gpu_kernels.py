@@ -1,7 +1,7 @@
 """gpu_kernels: a GPU library of an emitted directory, built by nvcc or hipcc for GPUs here.
 
-It is what the directory's CMakeLists.txt builds, without CMake: an object for each plan, type and
-reduction, and the dispatcher. Libraries are kept as those for the CPU are.
+It has the same content as the library of the directory's CMakeLists.txt, without CMake: an object
+for each plan, type and reduction, and the dispatcher. Libraries are cached as those for the CPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLAGS = {
 
 
 def find_gpu_compiler(platform: str) -> str:
-    """$NVCC or $HIPCC, else that of the name on PATH. Raises UserError E412."""
+    """Finds $NVCC or $HIPCC, else the compiler of that name on PATH. Raises UserError E412."""
     name = COMPILERS[platform]
     found = shutil.which(os.environ.get(name.upper(), name))
     if found:
@@ -41,7 +41,7 @@ def find_gpu_compiler(platform: str) -> str:
 
 
 def target_of(platform: str) -> list[str]:
-    """The options for what GPUs to compile for: HCCC_GPU_ARCH (sm_90, gfx942), else this
+    """Returns the options for the GPUs to compile for: HCCC_GPU_ARCH (sm_90, gfx942), else this
     machine's."""
     wanted = os.environ.get("HCCC_GPU_ARCH", "native")
     return [f"-arch={wanted}" if platform == "cuda" else f"--offload-arch={wanted}"]
@@ -50,7 +50,8 @@ def target_of(platform: str) -> list[str]:
 def build_for_gpu(
     platform: str, dispatch: Path, sources: Sequence[Path], variants: Sequence[Variant]
 ) -> Path:
-    """The shared library of kernels for each of the variants. Raises UserError E412 to E414."""
+    """Builds the shared library of kernels for each of the variants. Raises UserError E412 to
+    E414."""
     compiler = find_gpu_compiler(platform)
     flags = [*FLAGS[platform], *target_of(platform)]
     pieces = list(product(sources, variants))
@@ -78,8 +79,7 @@ def _made(
     of: str,
     linked: Sequence[str] = (),
 ) -> Path:
-    """What the compiler makes of a source, unless it is kept from before; linked: of these in its
-    place."""
+    """Compiles a source unless it is cached; linked: links these objects instead."""
     source = source.resolve()
     told = subprocess.run([compiler, "--version"], capture_output=True, timeout=TIMEOUT_S)
     version = hashlib.sha256(told.stdout).hexdigest()

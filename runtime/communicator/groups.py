@@ -1,4 +1,4 @@
-"""groups: several calls of one thread made at once, and what keeps arrays of calls in streams."""
+"""groups: groups of calls of a thread, and references to arrays of calls in streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Owners = Sequence[object]
 
 @dataclass(slots=True)
 class _OpenGroups:
-    """The groups that a thread has open: how many, and what is to be kept at the end."""
+    """The open groups of a thread: their depth, and functions to call at the end."""
 
     depth: int = 0
     then: list[Callable[[], object]] = field(default_factory=list)
@@ -31,20 +31,20 @@ _GROUPS = _ThreadGroups()
 
 
 def in_group() -> bool:
-    """Whether a group is open in this thread."""
+    """Returns whether a group is open in this thread."""
     return _GROUPS.now.depth > 0
 
 
 def at_end(body: Callable[[], object]) -> None:
-    """Called when the group that is open in this thread has ended; held until then."""
+    """Calls a function when this thread's open group has ended; references it until then."""
     if in_group():
         _GROUPS.now.then.append(body)
 
 
 @contextmanager
 def group() -> Iterator[None]:
-    """Calls of this thread are noted, and made at once when it ends: for one thread that has
-    several ranks. Where anything is raised, none is made. Raises CommunicatorError."""
+    """Groups calls of this thread, which are made together at the end: for a thread with several
+    ranks. An exception cancels all of them. Raises CommunicatorError."""
     check(library().call("GroupStart"))
     _GROUPS.now.depth += 1
     try:
@@ -66,7 +66,7 @@ def group() -> Iterator[None]:
 
 
 class KeptArrays:
-    """Arrays of calls that are in streams, until these calls are done."""
+    """References to arrays of calls in streams, until the calls are done."""
 
     def __init__(self, progress: Callable[[], tuple[int, int]]) -> None:
         """progress: how many calls were made, and are done."""
@@ -75,7 +75,7 @@ class KeptArrays:
         self._waiting: deque[tuple[int, Owners]] = deque()
 
     def keep(self, owners: Owners, in_stream: bool) -> None:
-        """Those of the call that was made last."""
+        """Keeps the arrays of the last call."""
         if in_group():
             at_end(lambda: self._add(owners) if in_stream else None)
         elif in_stream:
@@ -89,6 +89,6 @@ class KeptArrays:
                 self._waiting.popleft()
 
     def clear(self) -> None:
-        """No call is left."""
+        """Drops all references, when no call is left."""
         with self._changing:
             self._waiting.clear()

@@ -1,4 +1,4 @@
-"""kernels: a platform's library of an emitted directory, built for what is asked for."""
+"""kernels: a platform's library of an emitted directory, built for some dtypes and reductions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def built(
     *,
     trace: bool = False,
 ) -> Path:
-    """The shared library of all its plans, for each type and reduction; where nothing is reduced,
-    for each width. trace: whether launches can be recorded.
+    """Builds the shared library of all its plans, for each type and reduction; where nothing is
+    reduced, for each width. trace: whether launches can be recorded.
 
     Raises:
         UserError: E41x it cannot be built; E473 there are no kernels for the platform.

@@ -1,4 +1,4 @@
-"""rank: the life of one rank of a communicator: how it is made, asked, and ended."""
+"""rank: the life cycle of one rank of a communicator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_COLOR = -1
 
 
 def unique_id() -> bytes:
-    """What all ranks of one communicator are made with: 128 bytes, which hold a secret.
+    """Makes the id of a communicator: 128 bytes, which contain a secret.
 
     The ranks meet in this process, which must live as long as they do. Raises CommunicatorError.
     """
@@ -34,12 +34,12 @@ def unique_id() -> bytes:
 
 @cache
 def _connect() -> None:
-    """Streams are those of this process's device layer."""
+    """Sets the device layer of streams to this process's."""
     check(library().call("SetDeviceLayer", device_layer().handle))
 
 
 def handle_of(stream: Stream | int | None) -> int | None:
-    """The stream that a call is put into, None for none."""
+    """Returns the handle of a call's stream, None for none."""
     if stream is None:
         return None
     _connect()
@@ -47,7 +47,7 @@ def handle_of(stream: Stream | int | None) -> int | None:
 
 
 class CommunicatorRank:
-    """One rank, as `Communicator` has it, without its collectives."""
+    """One rank of a communicator without its collectives: the base of `Communicator`."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._handle: ctypes.c_void_p | None = handle
@@ -56,7 +56,7 @@ class CommunicatorRank:
 
     @classmethod
     def join(cls, id: bytes, n_ranks: int, rank: int) -> Self:
-        """Meets the other ranks, all of which were given the same `unique_id()`."""
+        """Joins the communicator of a `unique_id()`, with all its other ranks."""
         if len(id) != ctypes.sizeof(UniqueId):
             raise fail("E473", f"a unique id has 128 bytes, this one {len(id)}")
         known = UniqueId.from_buffer_copy(id)
@@ -64,13 +64,13 @@ class CommunicatorRank:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Meets the other ranks of the job that a launcher started: torchrun, mpirun, srun, or
-        whoever sets HCCC_RANK and HCCC_NRANKS."""
+        """Joins the communicator of a launcher's job: torchrun, mpirun, srun, or HCCC_RANK and
+        HCCC_NRANKS."""
         return cls._made("CommInitEnvironment")
 
     @classmethod
     def init_all(cls, n: int, devices: Sequence[int] | None = None) -> list[Self]:
-        """All ranks, in this process, in order. devices: the `device` of each."""
+        """Makes all ranks in this process, in order. devices: the `device` of each."""
         if devices is not None and len(devices) != n:
             raise fail("E473", f"{len(devices)} devices for {n} ranks")
         handles = (ctypes.c_void_p * max(n, 1))()
@@ -80,7 +80,7 @@ class CommunicatorRank:
 
     @classmethod
     def _made(cls, name: str, *arguments: Any) -> Self:
-        """A new one; in a group it is there when the group ends."""
+        """Makes a communicator; in a group it exists when the group ends."""
         handle = ctypes.c_void_p()
         check(library().call(name, ctypes.byref(handle), *arguments))
         made = cls(handle)
@@ -88,8 +88,8 @@ class CommunicatorRank:
         return made
 
     def split(self, color: int | None, key: int = 0) -> Self | None:
-        """All ranks call it: those of one color, a number from 0 on, get a communicator of their
-        own, in the order of keys, then ranks; None gets none. It has no libraries yet."""
+        """Makes a communicator of the ranks of one color, a number from 0 on, in the order of keys,
+        then ranks. All ranks call it; color None gets none. It has no libraries yet."""
         handle, number = ctypes.c_void_p(), NO_COLOR if color is None else color
         self._call("CommSplit", number, key, ctypes.byref(handle), None)
         made = type(self)(handle)
@@ -103,17 +103,17 @@ class CommunicatorRank:
 
     @cached_property
     def n_ranks(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self._ask("CommCount")
 
     @property
     def device(self) -> int:
-        """The number of this rank's device; it means nothing where memory is the host's."""
+        """The number of this rank's device; without a meaning where memory is the host's."""
         return self._ask("CommCuDevice")
 
     @cached_property
     def platform(self) -> str:
-        """Where its libraries run and its memory is: `cpu`, `cuda`, `hip`."""
+        """The platform of its libraries and its memory: `cpu`, `cuda`, `hip`."""
         name = ctypes.c_char_p()
         self._call("CommPlatform", ctypes.byref(name))
         return (name.value or b"").decode()
@@ -136,10 +136,11 @@ class CommunicatorRank:
         return self._handle.value
 
     def load(self, path: Path, dtypes: Sequence[str] = (), ops: Sequence[str] = ("sum",)) -> None:
-        """Adds a library of kernels: a shared library, or a directory that `hccc` emitted, whose
-        kernels for this platform are built for these types and reductions unless they are already.
+        """Loads a library of kernels: a shared library, or a directory that `hccc` emitted, whose
+        kernels for this platform are built for these types and reductions, unless they are cached.
 
-        All ranks load the same, in one order. Raises UserError E41x where it cannot be built.
+        All ranks load the same libraries in the same order. Raises UserError E41x where it cannot
+        be built.
         """
         file = path
         if not path.is_file():
@@ -147,30 +148,30 @@ class CommunicatorRank:
         self._call("CommLoad", str(file.resolve()).encode())
 
     def set_timeout(self, seconds: float) -> None:
-        """How long a rank may be waited for, from the next call on; 0: for ever."""
+        """Sets how many seconds a call may wait for a rank, from the next call on; 0: for ever."""
         self._call("CommSetTimeout", seconds)
 
     def set_cut(self, micro_batch: int = 0, window: int = 0) -> None:
-        """How finely calls are cut, from the next one on: bytes of a micro-batch, micro-batches of
-        a window; 0: as the plan has it. The same at all ranks."""
+        """Sets the bytes of a micro-batch and the micro-batches of a window, from the next call on;
+        0: the plan's. The same at all ranks."""
         self._call("CommSetCut", micro_batch, window)
 
     def register(self, array: Any) -> int:
-        """Says that calls will use an array; a handle for `deregister`. HCCC_DEBUG=INFO says how
-        other ranks reach it. The same array has the same handle."""
+        """Registers an array that calls will use and returns a handle for `deregister`, the same
+        for the same array. HCCC_DEBUG=INFO reports how other ranks reach it."""
         buffer, handle = buffer_of(array), ctypes.c_void_p()
         self._call("CommRegister", buffer.pointer, buffer.bytes, ctypes.byref(handle))
         self._registered[handle.value or 0].append(buffer.owner)
         return handle.value or 0
 
     def deregister(self, handle: int) -> None:
-        """Once for each time that `register` returned the handle."""
+        """Deregisters an array, as often as it was registered."""
         self._call("CommDeregister", handle)
         self._registered[handle].pop()
 
     @property
     def error(self) -> Result:
-        """Why the communicator is lost, SUCCESS where it is not; waits for nothing."""
+        """The error of a communicator that is lost, else SUCCESS; without waiting."""
         return Result(self._ask("CommGetAsyncError"))
 
     def check(self) -> None:
@@ -179,7 +180,7 @@ class CommunicatorRank:
 
     @property
     def done(self) -> bool:
-        """Whether no call is in a stream, or runs; waits for nothing. Raises CommunicatorError."""
+        """Whether no call is in a stream or runs; without waiting. Raises CommunicatorError."""
         found = int(library().call("CommQuery", self.handle, None, None))
         if found != Result.IN_PROGRESS:
             check(found)
@@ -191,17 +192,17 @@ class CommunicatorRank:
         return made.value, done.value
 
     def finalize(self) -> None:
-        """No call may be made any more; waits for those that are in streams."""
+        """Waits for all calls in streams; no further call may be made."""
         self._call("CommFinalize")
         self._kept.clear()
 
     def destroy(self) -> None:
-        """Ends it, when what is in streams is done; other ranks may go on to their own ends.
-        Once is enough."""
+        """Ends the communicator after its calls in streams, without waiting for other ranks; the
+        second time nothing."""
         self._end("CommDestroy")
 
     def abort(self) -> None:
-        """Ends it at once, at every rank."""
+        """Ends the communicator at once, at every rank."""
         self._end("CommAbort")
 
     def _end(self, how: str) -> None:

@@ -1,9 +1,8 @@
-"""arrays: where the memory of an array of NumPy, CuPy, PyTorch or another library is.
+"""arrays: finds the memory of an array of NumPy, CuPy, PyTorch or another library.
 
-Arrays are asked in three ways, none of which copies: NumPy's own attributes, DLPack
-(`__dlpack__`), and the array interfaces of NumPy and of CUDA. Element types that NumPy lacks are
-told by DLPack only. Nobody waits for work on the array that is under way: launches go into the
-stream that it is in.
+An array is read in three ways, none of which copies: NumPy's own attributes, DLPack (`__dlpack__`),
+and the array interfaces of NumPy and of CUDA. Element types that NumPy lacks exist in DLPack only.
+Work on the array that is under way is not waited for: launches go into the array's stream.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class ArrayBuffer:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What an exporter says; strides in elements, None: contiguous."""
+    """The description of an array by its exporter; strides in elements, None: contiguous."""
 
     pointer: int
     dtype: str
@@ -76,7 +75,8 @@ class _Seen:
 
 
 def buffer_of(array: Any, *, writable: bool = False) -> ArrayBuffer:
-    """The memory of `array`, which must lie in C order without gaps. writable: it will be written.
+    """Finds the memory of `array`, which must lie in C order without gaps. writable: it will be
+    written.
 
     Raises UserError E471.
     """
@@ -108,7 +108,7 @@ def _refuse(array: Any, what: str, remedy: str | None = None) -> UserError:
 
 
 def _is_contiguous(shape: Iterable[int], strides: Iterable[int] | None) -> bool:
-    """Whether elements lie in C order. Strides of dimensions of one element mean nothing."""
+    """Returns whether elements lie in C order. Strides of dimensions of one element are ignored."""
     if strides is None:
         return True
     expected = 1
@@ -158,7 +158,7 @@ def _numpy(array: np.ndarray[Any, Any]) -> _Seen:
 
 
 def _elements(array: Any, strides: Iterable[int] | None, size: int) -> tuple[int, ...] | None:
-    """Strides in elements of strides in bytes."""
+    """Converts strides in bytes to strides in elements."""
     if strides is None:
         return None
     strides = tuple(strides)
@@ -168,7 +168,7 @@ def _elements(array: Any, strides: Iterable[int] | None, size: int) -> tuple[int
 
 
 def _interface(array: Any, found: Mapping[str, Any], platform: str) -> _Seen:
-    """Of `__array_interface__` and `__cuda_array_interface__` (versions 2 and 3)."""
+    """Reads `__array_interface__` or `__cuda_array_interface__` (versions 2 and 3)."""
     try:
         dtype = np.dtype(found["typestr"])
         pointer, read_only = found["data"]
@@ -191,7 +191,7 @@ def _interface(array: Any, found: Mapping[str, Any], platform: str) -> _Seen:
 
 
 def _device_of(array: Any) -> int:
-    """The number of the device that an array says, else 0: the interface itself has none."""
+    """Returns the array's device number, else 0: the interface itself has none."""
     device = getattr(array, "device", 0)
     number = getattr(device, "id", getattr(device, "index", device))
     return number if isinstance(number, int) else 0
@@ -228,7 +228,7 @@ class _Versioned(ctypes.Structure):
 
 
 def _dlpack(array: Any) -> _Seen:
-    """Of the capsule, which stays unused: whoever holds it keeps the memory alive."""
+    """Reads a DLPack capsule, which stays unused: the exporter keeps the memory alive."""
     capsule = _capsule(array)
     tensor, read_only = _opened(array, capsule)
     platform = _DEVICES.get(tensor.device_type)
@@ -253,7 +253,8 @@ def _dlpack(array: Any) -> _Seen:
 
 
 def _capsule(array: Any) -> Any:
-    """The newest form of capsule that the exporter has, without waiting on a GPU's stream."""
+    """Returns the newest form of capsule that the exporter has, without waiting on a GPU's
+    stream."""
     try:
         on_host = _DEVICES.get(int(array.__dlpack_device__()[0])) == "cpu"
         stream = None if on_host else _NO_WAIT
@@ -269,7 +270,7 @@ def _capsule(array: Any) -> Any:
 
 
 def _opened(array: Any, capsule: Any) -> tuple[_Tensor, bool]:
-    """The tensor of a capsule, and whether it is read-only."""
+    """Returns the tensor of a capsule, and whether it is read-only."""
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer

@@ -56,7 +56,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. enum: what translates its value, where something does."""
+    """One parameter. enum: the enum whose values are translated, if any."""
 
     type: str
     name: str
@@ -68,8 +68,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a GPU platform answers a call with: one of several functions of its runtime, a function
-    written by hand over `symbols`, nothing (`why`), or the dispatcher does."""
+    """How a GPU platform implements a call: by one of several functions of its runtime, by a
+    function written by hand over `symbols`, not at all (`why`), or by the dispatcher."""
 
     kind: Literal["direct", "hand", "none", "dispatcher"]
     symbols: tuple[str, ...] = ()
@@ -89,13 +89,13 @@ class DeviceCall:
 
     @property
     def dispatched(self) -> bool:
-        """Whether a platform answers it."""
+        """Whether platforms implement the call, not the dispatcher."""
         return all(b.kind != "dispatcher" for b in self.bindings.values())
 
 
 @dataclass(frozen=True, slots=True)
 class CallGroup:
-    """Calls of one kind, and what is said about all of them."""
+    """Calls of one kind, with a text about them."""
 
     name: str
     title: str
@@ -105,8 +105,8 @@ class CallGroup:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A GPU platform. libraries: looked for by these names, in `folder` too; path: the environment
-    variable that names one; native_errors: what is added to codes that have no name here."""
+    """A GPU platform. libraries: looked for by these names, in `folder` too; path: the variable
+    that names one; native_errors: the offset of codes without a name here."""
 
     name: str
     prefix: str
@@ -118,7 +118,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """All of the device layer."""
+    """The whole device layer."""
 
     platforms: Mapping[str, Platform]
     enums: tuple[Enum, ...]
@@ -128,11 +128,11 @@ class Description:
 
     @property
     def calls(self) -> tuple[DeviceCall, ...]:
-        """Every call, in order."""
+        """Returns every call, in order."""
         return tuple(call for group in self.groups for call in group.calls)
 
     def enum(self, name: str) -> Enum:
-        """The enum of that name."""
+        """Returns the enum of a name."""
         return next(enum for enum in self.enums if enum.name == name)
 
 
@@ -181,7 +181,7 @@ def _call(entry: Mapping[str, Any], enums: Mapping[str, Enum]) -> DeviceCall:
 
 @cache
 def description() -> Description:
-    """The description of this package, read once."""
+    """Reads the description of this package, once."""
     text = (files("hccc.runtime") / "device" / "calls.toml").read_text(encoding="utf-8")
     found = tomllib.loads(text)
     enums = {entry["name"]: _enum(entry) for entry in found["enum"]}

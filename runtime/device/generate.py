@@ -1,7 +1,7 @@
-"""generate: the device layer's header, tables and dispatcher, and the tables of its page, from
-`description`.
+"""generate: makes the device layer's header, tables and dispatcher, and the tables of its page,
+from `description`.
 
-What is generated is committed; a test compares, and `pytest --update-golden` writes it anew.
+The results are committed; a test compares them, and `pytest --update-golden` writes them anew.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BY_HAND = ("GetLastError", "PeekAtLastError")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What every template is given."""
+    """The input of every template."""
 
     of: Description
 
@@ -61,7 +61,7 @@ class View:
 
     @property
     def dispatched(self) -> list[DeviceCall]:
-        """The calls that platforms answer, in the order of the table."""
+        """The calls that platforms implement, in the order of the table."""
         return [call for call in self.of.calls if call.dispatched]
 
     @property
@@ -75,26 +75,26 @@ class View:
         return self.of.enum("Error").rows
 
     def comment(self, text: str, *, inside: bool = False) -> str:
-        """A comment of C; inside: the lines of one that has begun."""
+        """Formats a comment of C; inside: the lines of a comment that has begun."""
         lines = textwrap.wrap(text, WIDTH - 7)
         if inside:
             return "\n".join(f" * {line}" for line in lines)
         return f"/* {f'{chr(10)} * '.join(lines)} */"
 
     def number(self, enum: Enum, row: EnumValue) -> str:
-        """The value of a row as C writes it."""
+        """Formats the value of a row in C."""
         return f"{row.value:#x}" if enum.bits and row.value > 8 else f"{row.value}"
 
     def list(self, call: DeviceCall) -> str:
-        """The parameters as C declares them."""
+        """Formats the parameters as C declares them."""
         return ", ".join(map(str, call.parameters)) or "void"
 
     def names(self, call: DeviceCall) -> str:
-        """The parameters as they are passed on."""
+        """Formats the parameters as arguments."""
         return ", ".join(p.name for p in call.parameters)
 
     def declaration(self, call: DeviceCall) -> str:
-        """The call as C declares it, in lines of at most WIDTH."""
+        """Formats the declaration of a call in C, in lines of at most WIDTH."""
         space = "" if call.result.endswith("*") else " "
         head = f"{call.result}{space}{PREFIX}{call.name}("
         whole = f"{head}{self.list(call)})"
@@ -108,14 +108,14 @@ class View:
         return head + "\n    " + "\n    ".join(line.rstrip() for line in lines).rstrip(",") + ")"
 
     def pointer(self, call: DeviceCall) -> str:
-        """The entry of a call in the table."""
+        """Formats the entry of a call in the table."""
         types = ", ".join(p.type for p in call.parameters) or "void"
         return f"{call.result} (*{call.name})({types})"
 
 
 @dataclass(frozen=True, slots=True)
 class BindView(View):
-    """What the binding of one GPU platform is made of."""
+    """The input of the template of a GPU platform's binding."""
 
     platform: Platform
 
@@ -125,11 +125,11 @@ class BindView(View):
         return self.platform.name
 
     def binding(self, call: DeviceCall) -> Binding:
-        """What this platform answers the call with."""
+        """Returns this platform's binding of the call."""
         return call.bindings[self.name]
 
     def call_symbols(self, call: DeviceCall) -> tuple[str, ...]:
-        """The functions of the runtime that the call goes to, the first that is there."""
+        """Lists the functions of the runtime for a call; the first that exists is called."""
         return self.binding(call).symbols
 
     @property
@@ -150,24 +150,24 @@ class BindView(View):
         return (call for call in self.dispatched if self.binding(call).kind == "direct")
 
     def has(self, row: EnumValue) -> bool:
-        """Whether the platform has a value."""
+        """Returns whether the platform has a value."""
         return self.name in row.natives
 
     def native(self, row: EnumValue) -> str:
-        """A value as the platform has it, 0 where it has none."""
+        """Returns the platform's value, 0 where it has none."""
         value = row.natives.get(self.name, ("", 0))[1]
         return f"static_cast<int>({value:#x}u)" if value >= 1 << 31 else str(value)
 
     def native_types(self, call: DeviceCall) -> str:
-        """The types of the function of the runtime."""
+        """Returns the types of the runtime's function."""
         return ", ".join("int" if p.enum else p.type for p in call.parameters)
 
     def native_arguments(self, call: DeviceCall) -> str:
-        """What is passed to the function of the runtime."""
+        """Returns the arguments of the runtime's function."""
         return ", ".join(_native_argument(p) for p in call.parameters)
 
     def entry(self, call: DeviceCall) -> str:
-        """The call in the platform's table."""
+        """Returns the call's entry in the platform's table."""
         return "nullptr" if self.binding(call).kind == "none" else call.name
 
 
@@ -176,7 +176,7 @@ def _native_argument(parameter: Parameter) -> str:
 
 
 def sources() -> dict[str, str]:
-    """Every generated file under `runtime/device/`, by its path there."""
+    """Makes every generated file under `runtime/device/`, by its path there."""
     found = description()
     view = View(found)
     made = {
@@ -193,7 +193,7 @@ def sources() -> dict[str, str]:
 
 
 def calls_table(group: CallGroup) -> list[list[str]]:
-    """The rows of the page's table of one group: call, CUDA, HIP, meaning."""
+    """Makes the rows of the page's table of one group: call, CUDA, HIP, meaning."""
     return [
         [
             f"`{PREFIX}{call.name}({View(description()).list(call)})`"
@@ -214,7 +214,7 @@ def _bound(binding: Binding) -> str:
 
 
 def values_table(enum: Enum) -> list[list[str]]:
-    """The rows of the page's table of one enum: name, value, CUDA, HIP, meaning."""
+    """Makes the rows of the page's table of one enum: name, value, CUDA, HIP, meaning."""
     view = View(description())
     return [
         [

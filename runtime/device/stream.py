@@ -24,7 +24,7 @@ def _value(name: str) -> int:
 
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    """Calls of this thread go to the CPU platform."""
+    """Directs calls of this thread to the CPU platform."""
     before = ctypes.c_int()
     unknown = library().try_call("GetPlatform", ctypes.byref(before))
     library().call("SetPlatform", PLATFORMS.index("cpu") + 1)
@@ -63,7 +63,7 @@ class Stream:
 
     @property
     def idle(self) -> bool:
-        """Whether no work is left; waits for nothing."""
+        """Whether no work is left; without waiting."""
         with on_cpu():
             found = library().try_call("StreamQuery", self.handle)
         if found not in (0, _value("ErrorNotReady")):
@@ -71,11 +71,11 @@ class Stream:
         return not found
 
     def synchronize(self) -> None:
-        """Waits for all work that is in it."""
+        """Waits for all work in the stream."""
         _call("StreamSynchronize", self.handle)
 
     def destroy(self) -> None:
-        """Gives it back; what is in it is done first. Once is enough."""
+        """Frees the stream after its work; the second time nothing."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             _call("StreamDestroy", handle)
@@ -93,7 +93,7 @@ class Stream:
 
     @contextmanager
     def capture(self) -> Iterator[StreamGraph]:
-        """What is put into the stream meanwhile does not run: it becomes the graph's."""
+        """Captures work that is put into the stream meanwhile in a graph, without running it."""
         graph = StreamGraph()
         _call("StreamBeginCapture", self.handle, _value("StreamCaptureModeThreadLocal"))
         made = ctypes.c_void_p()
@@ -110,27 +110,27 @@ class Stream:
 
 
 class StreamGraph:
-    """Work that was captured in a stream, which runs each time that it is launched. Arrays that it
-    uses must live as long as it."""
+    """Work that was captured in a stream, and runs at each launch. Arrays that it uses must live as
+    long as it."""
 
     def __init__(self) -> None:
         self._handle: int | None = None
 
     def instantiate(self, graph: int) -> None:
-        """Becomes what an `hcccrtGraph_t` is, which is given back."""
+        """Takes over an `hcccrtGraph_t`, which is freed."""
         try:
             self._handle = _made("GraphInstantiate", graph, 0)
         finally:
             _call("GraphDestroy", graph)
 
     def launch(self, stream: Stream) -> None:
-        """Puts all of it into a stream. Raises UserError E472."""
+        """Puts all of the graph's work into a stream. Raises UserError E472."""
         if self._handle is None:
             raise fail("E472", "the graph has not been captured, or was destroyed")
         _call("GraphLaunch", self._handle, stream.handle)
 
     def destroy(self) -> None:
-        """Gives it back; launches of it go on. Once is enough."""
+        """Frees the graph; its launches go on. The second time nothing."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             _call("GraphExecDestroy", handle)

@@ -1,13 +1,14 @@
-"""Test data whose answer is exact in every dtype, and different for every rank and element.
+"""patterns: test data whose answer is exact in every dtype, and different for every rank and
+element.
 
-What must not pass: a wrong shard, a wrong rank, a piece left out or added twice, an offset that
-is one off, the previous launch's data. So every value is a hash of (seed, rank, element).
+Errors that must be found: a wrong shard, a wrong rank, a piece left out or added twice, an offset
+that is one off, the previous launch's data. So every value is a hash of (seed, rank, element).
 
-Reductions are exact in whatever order they are done, also where a partial result is rounded to
-the dtype in between. Sums (and averages): whole numbers, so few and small that no partial sum
-passes what the dtype holds exactly; with many ranks most give 0 at an element, which ones the
-element decides. Products: powers of two and signs. Integers wrap, so any will do, odd ones in
-products. Minimum and maximum: any finite value. Where nothing is reduced: any bits at all.
+Reductions are exact in any order, also where a partial result is rounded to the dtype in between.
+Sums (and averages): whole numbers, so few and small that every partial sum is exact in the dtype;
+with many ranks most give 0 at an element, which ones depends on the element. Products: powers of
+two and signs. Integers wrap, so any will do, odd ones in products. Minimum and maximum: any finite
+value. Where nothing is reduced: any bits at all.
 
 Expected results come from the collectives' definition over elements (the table in
 `ir/collective.py`), not from chunks, slots or plans.
@@ -69,14 +70,14 @@ class Pattern:
 
 
 def _of_elements(p: Pattern, start: int, stop: int) -> U8:
-    """A hash of each element of [start, stop), the same for all ranks."""
+    """Hashes each element of [start, stop), the same for all ranks."""
     return mixed(
         (np.arange(start, stop, dtype=np.uint64) + np.uint64((p.seed & 0xFFFFFF) << 40)) * GOLDEN
     )
 
 
 def _of_rank(elements: U8, rank: int) -> U8:
-    """The elements' hashes made this rank's own: one multiplication, as they are mixed already."""
+    """Mixes the elements' hashes with a rank: one multiplication, as they are mixed already."""
     key = mixed(np.array([rank + 1], np.uint64) * GOLDEN)
     h = (elements ^ key) * GOLDEN
     h ^= h >> np.uint64(32)
@@ -84,7 +85,7 @@ def _of_rank(elements: U8, rank: int) -> U8:
 
 
 def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
-    """Where `rank` gives something: at most `most` ranks do at any one element."""
+    """Returns where `rank` gives a value: at any element at most `most` ranks do."""
     every = np.uint64(-(-p.collective.n_ranks // most))
     phase: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
     gives: Array = phase % every == 0
@@ -92,13 +93,14 @@ def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
 
 
 def _up_to(h: U8, reach: int) -> Array:
-    """i8: hashes as whole numbers of at most `reach`, by shifts (a division is 5 times slower)."""
+    """Converts hashes to whole numbers of at most `reach` (i8), by shifts (a division is 5 times
+    slower)."""
     bits = reach.bit_length()
     return (h >> np.uint64(64 - bits)).astype(np.int64) - (1 << (bits - 1))
 
 
 def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
-    """i8: a piece of an exact sum."""
+    """Makes pieces of an exact sum (i8)."""
     n = min(p.collective.n_ranks, _MOST_AT_ONCE, _EXACT[p.dtype] // 2)
     value = _up_to(_of_rank(elements, rank), _EXACT[p.dtype] // n)
     if n < p.collective.n_ranks:
@@ -107,7 +109,7 @@ def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
 
 
 def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
-    """f8: a piece of an exact product."""
+    """Makes pieces of an exact product (f8)."""
     most = min(_MOST_FACTORS, _EXPONENT[p.dtype], p.collective.n_ranks)
     h = _of_rank(elements, rank)
     power = _up_to(h, _EXPONENT[p.dtype] // most)
@@ -118,29 +120,31 @@ def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
 
 
 def _any_bits(p: Pattern, elements: U8, rank: int) -> Array:
-    """Hash bits as the dtype: NaNs and all, for data that is only moved."""
+    """Returns hash bits as the dtype: NaNs and all, for data that is only moved."""
     return _of_rank(elements, rank).astype(f"u{p.numpy.itemsize}").view(p.numpy)
 
 
 def _any_numbers(p: Pattern, elements: U8, rank: int) -> Array:
-    """Finite values without a negative zero (min and max of ±0 depend on the order)."""
+    """Makes finite values without a negative zero (min and max of ±0 depend on the order)."""
     if p.numpy.kind in "iu":
         return _any_bits(p, elements, rank)
     return _up_to(_of_rank(elements, rank), _EXACT[p.dtype]).astype(p.numpy)
 
 
 def _any_integers(p: Pattern, elements: U8, rank: int) -> Array:
-    """u8: a piece of a sum that wraps."""
+    """Makes pieces of a sum that wraps (u8)."""
     return _of_rank(elements, rank)
 
 
 def _odd_numbers(p: Pattern, elements: U8, rank: int) -> Array:
-    """u8: odd, so that a product modulo a power of two forgets none of its factors."""
+    """Makes odd numbers (u8), so that a product modulo a power of two depends on all its
+    factors."""
     return _of_rank(elements, rank) | np.uint64(1)
 
 
 def _pieces(p: Pattern) -> Callable[[Pattern, U8, int], Array]:
-    """What makes one rank's values, in the type that reductions of them are exact in."""
+    """Returns the function that makes one rank's values, in the type in which reductions of them
+    are exact."""
     if not p.collective.reduces:
         return _any_bits
     if p.op in ("min", "max"):
@@ -166,7 +170,7 @@ def _blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _stored(p: Pattern, exact: Array) -> Array:
-    """Exact values in the dtype; integers wrap."""
+    """Converts exact values to the dtype; integers wrap."""
     if p.numpy.kind in "iu" and exact.dtype.kind == "u":
         return exact.astype(f"u{p.numpy.itemsize}").view(p.numpy)
     return exact.astype(p.numpy)
@@ -178,7 +182,7 @@ def inputs(p: Pattern, rank: int) -> Array:
 
 
 def rough(p: Pattern, rank: int) -> Array:
-    """A send buffer of values in ±1 with all their digits, whose sums depend on the order."""
+    """Makes a send buffer of values in ±1 with all their digits, whose sums depend on the order."""
     if p.numpy.kind in "iu" or not p.collective.reduces:
         return inputs(p, rank)
     n = p.collective.input_blocks(rank) * p.count
@@ -210,7 +214,7 @@ def reduced(p: Pattern, start: int, stop: int) -> Array:
 
 
 def _averaged(p: Pattern, total: Array) -> Array:
-    """The sum divided by the ranks: truncated for integers, rounded once for the others."""
+    """Divides the sum by the ranks: truncated for integers, rounded once for the others."""
     n = p.collective.n_ranks
     if p.numpy.kind in "iu":
         wide = _stored(p, total).astype(np.uint64 if p.numpy.kind == "u" else np.int64)
@@ -224,7 +228,7 @@ def _averaged(p: Pattern, total: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What every rank must end with. `shared`: the one array all ranks take theirs from."""
+    """The results of every rank. `shared`: the one array of which all ranks have parts."""
 
     pattern: Pattern
     shared: Array | None
@@ -247,7 +251,7 @@ class Expected:
 
 
 def expected(p: Pattern) -> Expected:
-    """The expected results of all ranks."""
+    """Computes the expected results of all ranks."""
     c, n = p.collective, p.count
     match c.op:
         case OpType.ALLREDUCE | OpType.REDUCE:
@@ -273,6 +277,6 @@ def poison(array: Array) -> None:
 
 
 def wrong(got: Array, want: Array) -> int:
-    """How many elements differ in any bit."""
+    """Counts the elements that differ in any bit."""
     bits = f"u{got.dtype.itemsize}"
     return int(np.count_nonzero(got.view(bits) != want.view(bits)))

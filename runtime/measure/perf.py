@@ -56,7 +56,7 @@ class RankMemory:
         return self.slab[self.receive_at : self.receive_at + self.receive_length]
 
     def like(self) -> RankMemory:
-        """Memory of the same layout, not initialised."""
+        """Allocates memory of the same layout, not initialised."""
         return replace(self, slab=np.empty_like(self.slab))
 
 
@@ -82,7 +82,7 @@ class Ranks(Protocol):
     """All ranks with the memory of one launch, wherever that is."""
 
     def fill(self, p: Pattern) -> None:
-        """Every rank's buffers, as they are before a launch on `p`."""
+        """Fills every rank's buffers for a launch on `p`."""
 
     def run(self, launches: int, warmups: int) -> float:
         """Launches all ranks so many times, after as many warmups; the seconds without those."""
@@ -93,7 +93,7 @@ class Ranks(Protocol):
         ...
 
     def differences(self, p: Pattern) -> int | None:
-        """Elements in which another device differs; None: there is none to compare with."""
+        """Compares the devices after one launch on data whose sums are rounded."""
         ...
 
 
@@ -153,7 +153,7 @@ class PerfRow:
 
 @dataclass(frozen=True, slots=True)
 class SizeSchedule:
-    """What to measure. Sizes in bytes; `factor` multiplies, or else `step` is added."""
+    """The sizes to measure, in bytes; `factor` multiplies, or else `step` is added."""
 
     smallest: int
     largest: int
@@ -166,7 +166,7 @@ class SizeSchedule:
     keeps_input: bool = True  # whether send buffers must come out as they went in
 
     def sizes(self) -> Iterator[int]:
-        """The sizes asked for, smallest first; the smallest one in any case."""
+        """Lists the sizes, smallest first; always the smallest one."""
         size = self.smallest
         while size <= max(self.smallest, self.largest):
             yield size
@@ -190,10 +190,10 @@ def measure(
     *,
     timed: Timed = lambda *_: None,
 ) -> PerfRow:
-    """One row of ranks whose memory is this process's. `reference`: another device, whose every bit
-    must be the same on rough data.
+    """Measures one row of ranks whose memory is this process's. `reference`: another device, every
+    bit of which must be the same on rough data.
 
-    Raises what the sessions raise (a fault, a timeout).
+    Raises the sessions' errors (a fault, a timeout).
     """
 
     def here(p: Pattern, in_place: bool) -> Ranks:
@@ -211,7 +211,7 @@ def measure_ranks(
     make: Make,
     timed: Timed = lambda *_: None,
 ) -> PerfRow:
-    """One row. Raises what the ranks raise."""
+    """Measures one row. Raises the ranks' errors."""
     itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
     actual = count * itemsize * c.most_blocks()
@@ -248,7 +248,7 @@ def _half(
 
 
 class _Here:
-    """Ranks whose memory is this process's, bound to a device and to one to compare it with."""
+    """Ranks whose memory is this process's, bound to a device and to another one for comparison."""
 
     def __init__(self, p: Pattern, in_place: bool, bind: Bind, reference: Bind | None) -> None:
         ranks = range(p.collective.n_ranks)
@@ -274,7 +274,7 @@ class _Here:
         return wrong_elements(p, self._memory, keeps_input)
 
     def differences(self, p: Pattern) -> int | None:
-        """After one launch on data whose sums are rounded."""
+        """Compares the devices after one launch on data whose sums are rounded."""
         if self._reference is None:
             return None
         results = []
@@ -294,8 +294,8 @@ def _bytes(n: int) -> Array:
 def allocate(
     p: Pattern, rank: int, in_place: bool, empty: Callable[[int], Array] = _bytes
 ) -> RankMemory:
-    """Memory for one rank, its buffers on 256-byte boundaries where they are apart. empty: makes
-    so many bytes."""
+    """Allocates one rank's buffers, on 256-byte boundaries where they are apart. empty: makes an
+    array of so many bytes."""
     c = p.collective
     ins, outs = c.input_blocks(rank), c.output_blocks(rank)
     send, receive = ins * p.count, outs * p.count
@@ -312,7 +312,7 @@ def allocate(
 
 
 def _aligned(n: int, p: Pattern, empty: Callable[[int], Array]) -> Array:
-    """`n` elements that begin a page."""
+    """Allocates `n` elements that begin a page."""
     raw = empty(n * p.numpy.itemsize + _PAGE)
     skip = -raw.ctypes.data % _PAGE
     return raw[skip : skip + n * p.numpy.itemsize].view(p.numpy)
@@ -325,14 +325,15 @@ def _each(c: Collective, work: Callable[[int], int]) -> int:
 
 
 def fill(p: Pattern, rank: int, memory: RankMemory, rough: bool = False) -> int:
-    """One rank's buffers, as they are before a launch on `p`."""
+    """Fills one rank's buffers for a launch on `p`."""
     patterns.poison(memory.slab)
     memory.send[...] = (patterns.rough if rough else patterns.inputs)(p, rank)
     return 0
 
 
 def wanted(p: Pattern) -> Expected | None:
-    """What ranks must end with; None: receive buffers of a custom collective may hold anything."""
+    """Computes the results of ranks; None: receive buffers of a custom collective may hold
+    anything."""
     return None if p.collective.op is OpType.CUSTOM else patterns.expected(p)
 
 
@@ -348,6 +349,6 @@ def wrong_at(
 
 
 def wrong_elements(p: Pattern, memory: Sequence[RankMemory], keeps_input: bool = True) -> int:
-    """The same of all ranks."""
+    """Counts the elements of all ranks that are not what one launch on `p` leaves there."""
     want = wanted(p)
     return _each(p.collective, lambda rank: wrong_at(p, rank, memory[rank], want, keeps_input))

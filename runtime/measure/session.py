@@ -1,4 +1,4 @@
-"""session: ranks' memory bound to a communicator, on the host or on a GPU, for `perf`."""
+"""session: ranks' memory bound to a launcher, on the host or on a GPU, for `perf`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hccc.runtime.request import LaunchRequest
 
 
 class Launcher(Protocol):
-    """What the CPU's and the GPU's communicators have in common."""
+    """The common interface of the CPU's and the GPU's launchers."""
 
     def launch(
         self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: LaunchRequest
     ) -> float:
-        """Runs the collective once; its seconds."""
+        """Runs the collective once and returns its seconds."""
         ...
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """One whose launches can be recorded."""
+    """A launcher whose launches can be recorded."""
 
     def record(
         self,
@@ -32,12 +32,12 @@ class Recorded(Protocol):
         request: LaunchRequest,
         slots: int,
     ) -> LaunchRecording:
-        """Runs the collective once; what its kernels did, when."""
+        """Runs the collective once and returns the kernels' records."""
         ...
 
 
 def _buffers(slabs: Sequence[Any], memory: Sequence[RankMemory]) -> tuple[list[Any], list[Any]]:
-    """Views of every rank's send and receive buffer; None where there is none."""
+    """Returns views of every rank's send and receive buffer; None where there is none."""
     sends: list[Any] = []
     receives: list[Any] = []
     for slab, m in zip(slabs, memory, strict=True):
@@ -58,18 +58,18 @@ class HostSession:
         self._buffers = _buffers([m.slab for m in memory], memory)
 
     def put(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def get(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def run(self, launches: int) -> float:
-        """Launches one after the other; the seconds inside them."""
+        """Launches one after the other and returns the seconds inside them."""
         launch, buffers = self._communicator.launch, self._buffers
         return sum(launch(*buffers, self._request) for _ in range(launches))
 
     def record(self, blocks: int, slots: int) -> LaunchRecording:
-        """Launches once; what the kernels did, when."""
+        """Launches once and returns the kernels' records."""
         assert isinstance(self._communicator, Recorded)
         return self._communicator.record(*self._buffers, self._request, slots)
 
@@ -101,5 +101,5 @@ class DeviceSession(HostSession):
 
 
 def _plain(slab: Array) -> Array:
-    """The dtypes of ml_dtypes as bits: CuPy has none of them."""
+    """Views dtypes of ml_dtypes as bits, since CuPy lacks them."""
     return slab if slab.dtype.isbuiltin == 1 else slab.view(f"u{slab.dtype.itemsize}")

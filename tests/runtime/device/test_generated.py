@@ -79,7 +79,7 @@ def test_every_call_is_used_in_a_test() -> None:
     texts = "".join(
         p.read_text() for p in Path(__file__).parent.glob("*.py") if p.name != Path(__file__).name
     )
-    library = (FOLDER / "library.py").read_text()
+    library = (FOLDER / "device_layer.py").read_text()
     missing = [c.name for c in description().calls if f'"{c.name}"' not in texts + library]
     assert missing == []
 
