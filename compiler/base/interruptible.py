@@ -7,10 +7,11 @@ an operation of NumPy is one step, however long. So they run in a thread of thei
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from functools import wraps
+from functools import partial, wraps
 from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -93,6 +94,39 @@ def anytime(
             raise
         return so_far, True
     return found, False
+
+
+def at_once(compute: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Runs `compute` for each item, as many at once as there are cores, and returns the results in
+    order. Worth it where `compute` mostly runs without the interpreter's lock.
+
+    When the caller is interrupted the computations are abandoned, as by `interruptible`. Raises the
+    exception of the first item that has one.
+    """
+    works = [_Work(partial(compute, item)) for item in items]
+    count = min(len(works), len(os.sched_getaffinity(0)))
+    if count < 2:
+        return [compute(item) for item in items]
+    waiting, stopped = iter(works), threading.Event()
+
+    def run_waiting() -> None:
+        for work in waiting:
+            if not stopped.is_set():
+                work.run()
+
+    threads = [threading.Thread(target=run_waiting, daemon=True) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for work in works:
+            while not work.done.wait(LOOK):
+                pass
+    except BaseException:
+        stopped.set()
+        for thread in threads:
+            _stop(thread)
+        raise
+    return [work.result() for work in works]
 
 
 def left_running() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.base.interruptible import interruptible
+from hccc.base.interruptible import at_once, interruptible
 from tests.cli.commandline import COMMAND, ROOT, environment
 
 EXAMPLES = ROOT / "examples"
@@ -129,6 +129,49 @@ def test_other_threads_compute_themselves() -> None:
     outer = interruptible(lambda: (threading.get_ident(), inner()))
     assert len(set(outer())) == 1
     assert inner() != threading.get_ident()
+
+
+def test_several_computations_give_their_results_in_order() -> None:
+    def late(x: int) -> int:
+        time.sleep(0.02 * (x % 3))
+        return x * x
+
+    assert at_once(late, range(10)) == [x * x for x in range(10)]
+    assert at_once(late, []) == []
+
+
+def test_of_several_exceptions_the_first_items_is_raised() -> None:
+    def fails(x: int) -> int:
+        time.sleep(0.05 * (3 - x))
+        if x:
+            raise ValueError(x)
+        return x
+
+    with pytest.raises(ValueError, match="1"):
+        at_once(fails, range(4))
+
+
+def test_several_interrupted_computations_do_not_go_on() -> None:
+    """Neither those that run nor those that wait."""
+    begun, ended = list[int](), list[int]()
+
+    def computes(x: int) -> None:
+        begun.append(x)
+        if len(begun) == 2:
+            signal.raise_signal(signal.SIGINT)
+        try:
+            for _ in range(10_000):
+                time.sleep(0.01)
+        finally:
+            ended.append(x)
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(at_once)(computes, range(100))
+    until = time.monotonic() + 20
+    while len(ended) < len(begun) and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert sorted(begun) == sorted(ended) and len(begun) < 10
 
 
 def test_what_is_interrupted_does_not_go_on() -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
+from hccc.base.interruptible import at_once
 from hccc.driver.tune import choose
 from hccc.driver.tune.search import Time, descend, exhaustive
 from hccc.driver.tune.setting import Setting, Space, applied, space
@@ -177,6 +178,7 @@ class Tuner:
         number, kernels = _numbered(candidates)
         regret = self._regret(candidates, times)
         assigned = choose.assigned(regret, number, [kernels.index(kernel) for kernel in chosen])
+        ranges = self._ranges(sizes, candidates, times, assigned)  # simulates calls, too
         return Tuned(
             tuple(search.plan for search in self._searches),
             tuple(self._names),
@@ -187,7 +189,7 @@ class Tuner:
             probed,
             sum(search.instances for search in set(self._searches)),
             candidates.index(best),
-            self._ranges(sizes, candidates, times, assigned),
+            ranges,
         )
 
     def _candidates(self, probed: F8) -> tuple[Candidate, ...]:
@@ -202,11 +204,9 @@ class Tuner:
         sizes = self.request.sizes
         near = (probed <= FAR * probed.min(0)).any(1)
         alone, first = len(sizes) == 1, int(probed[:, 0].argmin())
-        found: dict[Candidate, None] = {}
-        for k in np.flatnonzero(near).tolist():
-            search = self._searches[k]
-            if self._searches.index(search) < k:  # the same plan as an earlier structure
-                continue
+
+        def searched(k: int) -> list[Candidate]:
+            search, found = self._searches[k], list[Candidate]()
             for size in sizes:
                 if not alone:
                     setting, took = search(size)
@@ -216,11 +216,17 @@ class Tuner:
                 else:
                     setting, took = search.again(size)
                 if np.isfinite(took):
-                    found[Candidate(k, setting)] = None
-        if not found:
+                    found.append(Candidate(k, setting))
+            return found
+
+        # A plan that is the same as that of an earlier structure is not searched again.
+        found_first = self._searches.index
+        once = [k for k, search in enumerate(self._searches) if found_first(search) == k]
+        of_each = at_once(searched, [k for k in once if near[k]])
+        if not any(of_each):
             message = f"no call of {size_text(sizes[0])} can be simulated: it is cut too often"
             raise fail("E410", message, help="smaller --sizes, more --channels, or --tune off")
-        return tuple(found)
+        return tuple(dict.fromkeys(chain.from_iterable(of_each)))
 
     def _plan(self, structure: int) -> Plan:
         return self._searches[structure].plan
@@ -249,23 +255,37 @@ class Tuner:
         sms = np.array(blocks) * [c.setting.channels for c in candidates]
         return choose.regrets(times, sms)
 
-    def _times(self, candidates: Iterable[Candidate], sizes: tuple[int, ...]) -> F8:
+    def _times(self, candidates: Sequence[Candidate], sizes: tuple[int, ...]) -> F8:
         """Returns the times of candidates: f8[KINDS, candidates, sizes] µs.
 
         In-place calls are only simulated for candidates near the best out of place; others, and a
         single large candidate, are assumed to be as far from the best there.
         """
-        out = np.array([[self._time(c, size, None) for size in sizes] for c in candidates])
+        asked = [(c, size, None) for c in candidates for size in sizes]
+        out = self._each_time(asked).reshape(-1, len(sizes))
         near = out <= FAR * out.min(0)
         near &= len(out) > 1 or not any(search.large for search in self._searches)
-        times = np.stack([out, out])
+        times, more = np.stack([out, out]), list[tuple[int, int, int]]()
         for kind, in_place in enumerate(KINDS):
             for i, candidate in enumerate(candidates):
                 if in_place not in self._plan(candidate.structure).modes:
                     times[kind, i] = np.inf
                 elif in_place != self._plan(candidate.structure).modes[0]:
-                    for s in np.flatnonzero(near[i]).tolist():
-                        times[kind, i, s] = self._time(candidate, sizes[s], in_place)
+                    more += [(kind, i, s) for s in np.flatnonzero(near[i]).tolist()]
+        took = self._each_time([(candidates[i], sizes[s], KINDS[kind]) for kind, i, s in more])
+        for at, us in zip(more, took, strict=True):
+            times[at] = us
+        return times
+
+    def _each_time(self, calls: Sequence[tuple[Candidate, int, bool | None]]) -> F8:
+        """`_time` of each call: f8[calls] µs; calls of several structures are simulated at once."""
+        of_structure: dict[int, list[int]] = {}
+        for i, (candidate, _, _) in enumerate(calls):
+            of_structure.setdefault(candidate.structure, []).append(i)
+        groups, times = list(of_structure.values()), np.empty(len(calls))
+        took = at_once(lambda group: [self._time(*calls[i]) for i in group], groups)
+        for group, us in zip(groups, took, strict=True):
+            times[group] = us
         return times
 
     def _time(self, candidate: Candidate, size: int, in_place: bool | None) -> float:
