@@ -23,8 +23,8 @@ class Figures:
     micro_batch: int
     micro_batches: int
     utilisation: float
-    links: list[usage.Links]
-    blocks: usage.Blocks
+    links: list[usage.LinkUsage]
+    blocks: usage.BlockUsage
     critical_path: dict[str, float]
     plan: str = ""
 
@@ -80,7 +80,7 @@ def table(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
     for head in _HEAD:
         yield ("#" + _LINE.format(*head)[1:]).rstrip()
     for (f,) in rows:
-        top = f.links[0] if f.links else usage.Links("none", 0, 0.0, 0.0, "")
+        top = f.links[0] if f.links else usage.LinkUsage("none", 0, 0.0, 0.0, "")
         cells = (
             f.size,
             _us(f.time),

@@ -12,7 +12,7 @@ from hccc.ir.topology import F8
 from hccc.sim.state import SAME_TIME, State, Table
 
 
-class Bound:
+class RunBound:
     """The least time of the rest of a run, from tables that the run has not begun to change."""
 
     def __init__(self, s: State) -> None:

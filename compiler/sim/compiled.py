@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from hccc.base.diagnostics import UserError
-from hccc.sim.bound import Bound
+from hccc.sim.bound import RunBound
 from hccc.sim.library import library
 from hccc.sim.state import HEAP, TODO, State
 
@@ -52,7 +52,7 @@ def run(s: State, channels: float, limit: float = math.inf) -> Ended:
 def ended(engine: Engine, s: State, limit: float) -> Ended:
     """Continues `engine`, begun with `s`, to the end as `run` does. Ctrl-C is noticed between
     steps."""
-    bound = Bound(s) if limit < math.inf else None
+    bound = RunBound(s) if limit < math.inf else None
     moments = LOOK if bound else AT_ONCE
     while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
         if bound and bound.exceeds(limit, engine.now):

@@ -12,7 +12,7 @@ from hccc.sim.simulate import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class LinkUsage:
     """All links of one kind that carried anything (one direction each): their number, the share of
     their capacity × time that they used, on average and at most, and the name of the busiest."""
 
@@ -24,7 +24,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockUsage:
     """Thread blocks: the number of the rank that has most, all channels; the shares of their lives
     (from the launch to their own end) that they were busy on average, idle on average and at
     most."""
@@ -35,7 +35,7 @@ class Blocks:
     most_idle: float
 
 
-def links(run: Run) -> list[Links]:
+def links(run: Run) -> list[LinkUsage]:
     """Returns every kind of link that carried anything, the busiest kind first."""
     machine = run.machine
     used = np.flatnonzero(machine.links & (run.carried > 0))
@@ -46,7 +46,9 @@ def links(run: Run) -> list[Links]:
         mine = share[kind == k]
         top = used[kind == k][np.argmax(mine)]
         name = names(machine.topology, machine.resource[[top]])[0]
-        kinds_used.append(Links(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name))
+        kinds_used.append(
+            LinkUsage(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name)
+        )
     return sorted(kinds_used, key=lambda x: -x.most)
 
 
@@ -58,12 +60,12 @@ def utilisation(run: Run) -> float:
     return float(run.carried[used].sum()) / could if could else 0.0
 
 
-def blocks(run: Run) -> Blocks:
+def blocks(run: Run) -> BlockUsage:
     """Returns the thread blocks and their idle time (ResCCL §5.4); all channels are alike."""
     plan = run.machine.plan
     per_rank = plan.blocks_per_rank
     lives = run.block_end > 0
     if not lives.any():
-        return Blocks(per_rank, 0.0, 0.0, 0.0)
+        return BlockUsage(per_rank, 0.0, 0.0, 0.0)
     idle = 1 - run.block_busy[lives] / run.block_end[lives]
-    return Blocks(per_rank, float(1 - idle.mean()), float(idle.mean()), float(idle.max()))
+    return BlockUsage(per_rank, float(1 - idle.mean()), float(idle.mean()), float(idle.max()))

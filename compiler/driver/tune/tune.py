@@ -58,7 +58,7 @@ class TuneRequest:
     enough: float = 0.0
 
 
-class Candidate(NamedTuple):
+class TuneCandidate(NamedTuple):
     """A structure, by its number, with a setting."""
 
     structure: int
@@ -92,7 +92,7 @@ class Tuned:
     plans: tuple[Plan, ...]
     names: tuple[str, ...]
     sizes: tuple[int, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TuneCandidate, ...]
     times: F8
     probes: tuple[int, ...]
     probed: F8
@@ -192,7 +192,7 @@ class Tuner:
             ranges,
         )
 
-    def _candidates(self, probed: F8) -> tuple[Candidate, ...]:
+    def _candidates(self, probed: F8) -> tuple[TuneCandidate, ...]:
         """Searches all sizes with the structures that are near the best at any probe.
 
         probed: f8[structures, probes] µs. Of a single size only the best structure is searched
@@ -205,8 +205,8 @@ class Tuner:
         near = (probed <= FAR * probed.min(0)).any(1)
         alone, first = len(sizes) == 1, int(probed[:, 0].argmin())
 
-        def searched(k: int) -> list[Candidate]:
-            search, found = self._searches[k], list[Candidate]()
+        def searched(k: int) -> list[TuneCandidate]:
+            search, found = self._searches[k], list[TuneCandidate]()
             for size in sizes:
                 if not alone:
                     setting, took = search(size)
@@ -216,7 +216,7 @@ class Tuner:
                 else:
                     setting, took = search.again(size)
                 if np.isfinite(took):
-                    found.append(Candidate(k, setting))
+                    found.append(TuneCandidate(k, setting))
             return found
 
         # A plan that is the same as that of an earlier structure is not searched again.
@@ -233,10 +233,10 @@ class Tuner:
 
     def _between(
         self, kernels: Sequence[tuple[int, int]], start: Setting
-    ) -> tuple[tuple[int, ...], list[Candidate]]:
+    ) -> tuple[tuple[int, ...], list[TuneCandidate]]:
         """Returns the requested sizes with sizes between them, and the best Setting of the chosen
         kernels at each: a kernel can cut calls of each size differently."""
-        asked, found = self.request.sizes, list[Candidate]()
+        asked, found = self.request.sizes, list[TuneCandidate]()
         if max(len(search.plan) for search in self._searches) > MOST[self.request.effort]:
             return asked, found
         between = {BETWEEN * size for size, end in pairwise(asked) if BETWEEN * size < end}
@@ -246,16 +246,16 @@ class Tuner:
             for size in sizes:
                 last, took = self._searches[k].cut(size, last)
                 if np.isfinite(took):
-                    found.append(Candidate(k, last))
+                    found.append(TuneCandidate(k, last))
         return sizes, found
 
-    def _regret(self, candidates: Sequence[Candidate], times: F8) -> F8:
+    def _regret(self, candidates: Sequence[TuneCandidate], times: F8) -> F8:
         plans = [self._plan(c.structure) for c in candidates]
         blocks = [plan.blocks_per_rank // plan.channels for plan in plans]
         sms = np.array(blocks) * [c.setting.channels for c in candidates]
         return choose.regrets(times, sms)
 
-    def _times(self, candidates: Sequence[Candidate], sizes: tuple[int, ...]) -> F8:
+    def _times(self, candidates: Sequence[TuneCandidate], sizes: tuple[int, ...]) -> F8:
         """Returns the times of candidates: f8[KINDS, candidates, sizes] µs.
 
         In-place calls are only simulated for candidates near the best out of place; others, and a
@@ -277,7 +277,7 @@ class Tuner:
             times[at] = us
         return times
 
-    def _each_time(self, calls: Sequence[tuple[Candidate, int, bool | None]]) -> F8:
+    def _each_time(self, calls: Sequence[tuple[TuneCandidate, int, bool | None]]) -> F8:
         """`_time` of each call: f8[calls] µs; calls of several structures are simulated at once."""
         of_structure: dict[int, list[int]] = {}
         for i, (candidate, _, _) in enumerate(calls):
@@ -288,14 +288,14 @@ class Tuner:
             times[group] = us
         return times
 
-    def _time(self, candidate: Candidate, size: int, in_place: bool | None) -> float:
+    def _time(self, candidate: TuneCandidate, size: int, in_place: bool | None) -> float:
         timing = self._searches[candidate.structure].timing
         return timing.time(size, candidate.setting, in_place)
 
     def _ranges(
         self,
         sizes: tuple[int, ...],
-        candidates: Sequence[Candidate],
+        candidates: Sequence[TuneCandidate],
         times: F8,
         assigned: I8,
     ) -> tuple[TunedRange, ...]:
@@ -315,7 +315,7 @@ class Tuner:
         return tuple(found)
 
     def _border(
-        self, pair: tuple[Candidate, Candidate], small: int, large: int, in_place: bool
+        self, pair: tuple[TuneCandidate, TuneCandidate], small: int, large: int, in_place: bool
     ) -> int:
         """Returns the size, doubling `small`, from which on the second of two candidates is as
         fast."""
@@ -333,7 +333,7 @@ def spread(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes[round(i)] for i in np.unique(np.linspace(0, len(sizes) - 1, PROBES)))
 
 
-def _numbered(candidates: Iterable[Candidate]) -> tuple[I8, list[tuple[int, int]]]:
+def _numbered(candidates: Iterable[TuneCandidate]) -> tuple[I8, list[tuple[int, int]]]:
     """Returns the number of each candidate's kernel, i8[candidates], and the kernels by number."""
     number: dict[tuple[int, int], int] = {}
     found = [number.setdefault(c.kernel, len(number)) for c in candidates]
