@@ -1,13 +1,13 @@
-"""progress: tells what hccc is doing to whoever listens, however deep the code that does it.
+"""progress: reports phases of work to a listener, however deep the code that does the work.
 
     with listening(print):
         ...                          # anywhere below:
-        tell("Scheduling")           # a step of what was asked for begins
-        with quiet():                # its own steps are nobody's business,
+        tell("Scheduling")           # a step of the request begins
+        with quiet():                # its own steps are not reported,
             tell("Lowering")
-            note("Compiling loops, once")  # but what takes seconds is
+            note("Compiling loops, once")  # but work that takes seconds is
 
-Who listens is a context variable, which `interruptible` hands on to the thread that computes.
+The listener is a context variable, which `interruptible` copies to the thread that computes.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ _notes: ContextVar[OnPhase] = ContextVar("notes", default=_nobody)
 
 
 def tell(phase: str) -> None:
-    """Tells that a phase begins."""
+    """Reports that a phase begins."""
     _phases.get()(phase)
 
 
 def note(text: str) -> None:
-    """Tells of work that comes up once and takes seconds, in whatever phase."""
+    """Reports work that happens only once and takes seconds, in any phase."""
     _notes.get()(text)
 
 
 @contextmanager
 def listening(on_phase: OnPhase | None) -> Iterator[None]:
-    """Tells `on_phase` of the phases that begin inside, and of notes; None: whoever listens."""
+    """Reports the phases that begin inside, and notes, to `on_phase`; None keeps the present
+    listener."""
     if on_phase is None:
         yield
         return
@@ -58,8 +59,8 @@ def listening(on_phase: OnPhase | None) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[OnPhase]:
-    """Tells nobody of the phases inside, which are part of a larger one; notes are told. Yields the
-    function that is told of phases outside."""
+    """Silences the phases inside, which are part of a larger one; notes are still reported. Yields
+    the outer listener."""
     on_phase = _phases.get()
     phases = _phases.set(_nobody)
     try:
@@ -70,7 +71,7 @@ def quiet() -> Iterator[OnPhase]:
 
 @contextmanager
 def timed(phase: str, seconds: dict[str, float]) -> Iterator[None]:
-    """Tells that a phase begins, and adds the seconds of what is done inside."""
+    """Reports that a phase begins, and adds the time spent inside to `seconds`."""
     tell(phase)
     begin = time.perf_counter()
     yield
@@ -78,7 +79,7 @@ def timed(phase: str, seconds: dict[str, float]) -> Iterator[None]:
 
 
 def reporting(function: Callable[P, R]) -> Callable[P, R]:
-    """Has the `on_phase` that a call of `function` is given told of the phases inside."""
+    """Makes calls of `function` report the phases inside to their argument `on_phase`."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

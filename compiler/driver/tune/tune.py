@@ -278,7 +278,7 @@ class Tuner:
         return times
 
     def _each_time(self, calls: Sequence[tuple[TuneCandidate, int, bool | None]]) -> F8:
-        """`_time` of each call: f8[calls] µs; calls of several structures are simulated at once."""
+        """Returns the `_time` of each call, f8[calls] µs; simulates several structures at once."""
         of_structure: dict[int, list[int]] = {}
         for i, (candidate, _, _) in enumerate(calls):
             of_structure.setdefault(candidate.structure, []).append(i)
