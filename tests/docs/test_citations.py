@@ -26,6 +26,7 @@ READ = sorted(
 
 NOT_HCCC = {("downstream.md", "--no-build-isolation")}  # pip's
 _NAME = re.compile(r"\b(?:hccc_|hccc[A-Z]|hcccrt|HCCC_)\w+\b")
+MADE = {"allreduce.h", "job.py", "demo.c"}  # by a build, or by who reads the page
 ELSEWHERE = {"docs/legacy.md"}  # of DeepEP
 
 
@@ -143,6 +144,21 @@ def test_pages_name_functions_and_variables_that_exist() -> None:
     }
     assert len(named) > 100
     assert {(page, name) for page, name in named if name not in words} == set()
+
+
+def test_pages_name_files_that_exist() -> None:
+    """`canvas.py`, without its folder, is a file somewhere."""
+    files = {path.name for path in _sources()} | {Path(__file__).name, *MADE}
+    ending = "|".join(kind.removeprefix(".") for kind in KINDS)
+    named = {
+        (page.name, name)
+        for page in READ
+        for span in _spans(page)
+        for name in re.findall(rf"^(?:[\w-]+/)*([\w-]+\.(?:{ending}))$", span)
+        if "NAME" not in name
+    }
+    assert len(named) > 50
+    assert {(page, name) for page, name in named if name not in files} == set()
 
 
 def test_paths_are_recognised() -> None:
