@@ -89,13 +89,13 @@ class Schedule:
 
 
 def _attributes(
-    name: str, collective: str, chunks: int, protocol: str, *, both: bool, most: int = 0
+    name: str, collective: str, chunks: int, protocol: str, *, both: bool, fifo: int = 0
 ) -> str:
-    """Writes the attributes of `<algo>`. both: also for calls out of place; most: bytes that the
+    """Writes the attributes of `<algo>`. both: also for calls out of place; fifo: bytes that the
     FIFOs carry, 0 for any."""
     return (
         f'name="{name}" proto="{protocol}" nchannels="1" nchunksperloop="{chunks}" '
-        f'coll="{collective}" inplace="1" outofplace="{int(both)}" minBytes="0" maxBytes="{most}"'
+        f'coll="{collective}" inplace="1" outofplace="{int(both)}" minBytes="0" maxBytes="{fifo}"'
     )
 
 
@@ -119,9 +119,11 @@ def recursive_doubling(n: int) -> Schedule:
                 block.step("r", ("o", theirs), ("o", theirs), have, awaited=2 * have < n)
             blocks.append(block)
         ranks.append(blocks)
-    name, most = "allgather_recursive_doubling", MOST_DOUBLING
+    name, fifo = "allgather_recursive_doubling", MOST_DOUBLING
     return Schedule(
-        _attributes(name, "allgather", n, "Simple", both=True, most=most), (1, n, 0), ranks
+        _attributes(name, "allgather", n, "Simple", both=True, fifo=fifo),
+        (1, n, 0),
+        ranks,
     )
 
 

@@ -97,7 +97,7 @@ class Catalogue:
     @property
     def modes(self) -> tuple[bool, ...]:
         """The values of "in place" that the catalogue serves, as `Plan.modes`."""
-        return tuple(sorted({one.in_place for one in self.ranges}))
+        return tuple(sorted({part.in_place for part in self.ranges}))
 
     @property
     def keeps_input(self) -> bool:
@@ -120,22 +120,22 @@ class Catalogue:
         Raises:
             InternalError: calls of this kind are not served, or the size is negative.
         """
-        of_kind = [one for one in self.ranges if one.in_place == in_place]
-        after = bisect_right(of_kind, size, key=lambda one: one.begin)
+        of_kind = [part for part in self.ranges if part.in_place == in_place]
+        after = bisect_right(of_kind, size, key=lambda part: part.begin)
         if not after:
             raise InternalError(f"{self.name}: no range of in_place={in_place} has {size} bytes")
         return of_kind[after - 1]
 
-    def end(self, one: Range) -> int | None:
+    def end(self, part: Range) -> int | None:
         """Returns the first size (bytes) past a range; None for the last of its kind."""
-        after = self.ranges.index(one) + 1
-        if after < len(self.ranges) and self.ranges[after].in_place == one.in_place:
+        after = self.ranges.index(part) + 1
+        if after < len(self.ranges) and self.ranges[after].in_place == part.in_place:
             return self.ranges[after].begin
         return None
 
-    def plan_of(self, one: Range) -> Plan:
+    def plan_of(self, part: Range) -> Plan:
         """Returns the plan of a range, with its launch choices."""
-        return replace(self.plans[one.plan], window=one.window, grain=one.grain)
+        return replace(self.plans[part.plan], window=part.window, grain=part.grain)
 
     def renamed(self, name: str) -> Catalogue:
         """Returns the same catalogue under another name, which its plans' names follow."""
@@ -166,12 +166,12 @@ def assembled(
         UserError: E319 (`check`).
     """
     kept: list[Range] = []
-    for one in sorted(ranges):
-        if not kept or _apart(kept[-1], one):
-            kept.append(one)
-    number = {plan: k for k, plan in enumerate(dict.fromkeys(one.plan for one in kept))}
+    for part in sorted(ranges):
+        if not kept or _apart(kept[-1], part):
+            kept.append(part)
+    number = {plan: k for k, plan in enumerate(dict.fromkeys(part.plan for part in kept))}
     used = [plans[plan] for plan in number]
-    if len({one[2:] for one in kept}) == 1:
+    if len({part[2:] for part in kept}) == 1:
         (plan,), how = used, kept[0]
         known = provenance or plan.provenance
         return Catalogue.of(
@@ -180,16 +180,16 @@ def assembled(
     made = Catalogue(
         name,
         tuple(replace(p, name=plan_name(name, k), window=0) for k, p in enumerate(used)),
-        tuple(one._replace(plan=number[one.plan]) for one in kept),
+        tuple(part._replace(plan=number[part.plan]) for part in kept),
         provenance,
     )
     check(made)
     return made
 
 
-def _apart(before: Range, one: Range) -> bool:
+def _apart(before: Range, part: Range) -> bool:
     """Tells whether two successive ranges are of two kinds or run differently."""
-    return (before.in_place, *before[2:]) != (one.in_place, *one[2:])
+    return (before.in_place, *before[2:]) != (part.in_place, *part[2:])
 
 
 def check(catalogue: Catalogue) -> None:
@@ -214,10 +214,10 @@ def check_several(catalogue: Catalogue) -> None:
     _names(catalogue)
     _same_work(catalogue.plans)
     _ranges(catalogue)
-    unused = set(range(len(catalogue.plans))) - {one.plan for one in catalogue.ranges}
+    unused = set(range(len(catalogue.plans))) - {part.plan for part in catalogue.ranges}
     for k in sorted(unused):
         raise fail("E319", f"plans[{k}]: no range names {catalogue.plans[k].name}")
-    if len({one[2:] for one in catalogue.ranges}) == 1:
+    if len({part[2:] for part in catalogue.ranges}) == 1:
         help = "write the plan by itself"
         raise fail("E319", "ranges: all run the same plan in the same way", help=help)
 
@@ -262,27 +262,27 @@ def _ranges(catalogue: Catalogue) -> None:
     ranges = catalogue.ranges
     if not 1 <= len(ranges) <= MOST_RANGES:
         raise fail("E319", f"ranges: {len(ranges)} of them, there may be 1 to {MOST_RANGES}")
-    for k, one in enumerate(ranges):
-        _range(catalogue, k, one)
+    for k, part in enumerate(ranges):
+        _range(catalogue, k, part)
         before = ranges[k - 1] if k else None
-        if before and (before.in_place, before.begin) >= (one.in_place, one.begin):
+        if before and (before.in_place, before.begin) >= (part.in_place, part.begin):
             raise fail("E319", f"ranges[{k}]: not after the one before")
-        if one.begin and (before is None or before.in_place != one.in_place):
-            raise fail("E319", f"ranges[{k}].begin: the first of its kind begins at {one.begin}")
+        if part.begin and (before is None or before.in_place != part.in_place):
+            raise fail("E319", f"ranges[{k}].begin: the first of its kind begins at {part.begin}")
 
 
-def _range(catalogue: Catalogue, k: int, one: Range) -> None:
+def _range(catalogue: Catalogue, k: int, part: Range) -> None:
     """Requires that a range's plan can run as the range says."""
-    if not 0 <= one.plan < len(catalogue.plans):
-        raise fail("E319", f"ranges[{k}].plan: there is no plan {one.plan}")
-    plan = catalogue.plans[one.plan]
-    if one.in_place not in plan.modes:
-        kind = "in place" if one.in_place else "out of place"
+    if not 0 <= part.plan < len(catalogue.plans):
+        raise fail("E319", f"ranges[{k}].plan: there is no plan {part.plan}")
+    plan = catalogue.plans[part.plan]
+    if part.in_place not in plan.modes:
+        kind = "in place" if part.in_place else "out of place"
         raise fail("E319", f"ranges[{k}].plan: {plan.name} serves no calls {kind}")
     limits = {
-        "begin": (one.begin, 0, MOST_BYTES),
-        "window": (one.window, 0, plan.largest_window or _LARGEST_WINDOW),
-        "grain": (one.grain, FINEST, COARSEST),
+        "begin": (part.begin, 0, MOST_BYTES),
+        "window": (part.window, 0, plan.largest_window or _LARGEST_WINDOW),
+        "grain": (part.grain, FINEST, COARSEST),
     }
     for field, (value, low, high) in limits.items():
         if not low <= value <= high:

@@ -28,7 +28,7 @@ def dumps(catalogue: Catalogue) -> str:
     """Prints a catalogue as JSON: a line for each range, and for each column of a plan."""
     if catalogue.alone:
         return plan_json.dumps(catalogue.plans[0])
-    ranges = ",\n".join(f"  {json.dumps(one._asdict())}" for one in catalogue.ranges)
+    ranges = ",\n".join(f"  {json.dumps(entry._asdict())}" for entry in catalogue.ranges)
     plans = ",\n".join(plan_json.dumps(plan).removesuffix("\n") for plan in catalogue.plans)
     fields = [
         f'"{_VERSION_KEY}": {CATALOGUE_VERSION}',
@@ -53,12 +53,14 @@ def loads(text: str, name: str = "plan") -> Catalogue:
     if not isinstance(data, dict) or _VERSION_KEY not in data:
         return Catalogue.of(plan_json.loaded(data, name))
     _validate(data, name)
-    plans = [plan_json.loaded(one, f"{name}: plans[{k}]") for k, one in enumerate(data["plans"])]
+    plans = [
+        plan_json.loaded(entry, f"{name}: plans[{k}]") for k, entry in enumerate(data["plans"])
+    ]
     made = data.get("provenance")
     catalogue = Catalogue(
         data["name"],
         tuple(plans),
-        tuple(Range(**one) for one in data["ranges"]),
+        tuple(Range(**entry) for entry in data["ranges"]),
         None if made is None else plan_json.provenance_of(made),
     )
     with plan_json.named_problems(name):
@@ -104,8 +106,8 @@ def _integers(data: dict[str, Any], name: str) -> None:
     wanted = schema()["definitions"]["range"]["properties"]
     whole = [key for key, kind in wanted.items() if kind["type"] == "integer"]
     numbers = {_VERSION_KEY: data[_VERSION_KEY]}
-    for k, one in enumerate(data["ranges"]):
-        numbers |= {f"ranges[{k}].{key}": one[key] for key in whole}
+    for k, entry in enumerate(data["ranges"]):
+        numbers |= {f"ranges[{k}].{key}": entry[key] for key in whole}
     for field, value in numbers.items():
         if type(value) is not int:
             message = f"{field}: {json.dumps(value)[:40]} is not an integer"

@@ -19,29 +19,29 @@ DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tell
 
 def digest(plan: Plan) -> bytes:
     """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan)."""
-    found = blake2b(digest_size=16)
+    state = blake2b(digest_size=16)
     for field in fields(plan):
         if field.name not in DESCRIPTION:
-            _add(found, getattr(plan, field.name))
-    return found.digest()
+            _add(state, getattr(plan, field.name))
+    return state.digest()
 
 
 def library_digest(catalogue: Catalogue) -> int:
     """Hashes a compiled library to 64 bits, ignoring names. O(size of the Plans)."""
-    found = blake2b(digest_size=8)
+    state = blake2b(digest_size=8)
     for plan in catalogue.plans:
-        found.update(digest(plan))
+        state.update(digest(plan))
     if not catalogue.alone:
-        _add(found, catalogue.ranges)
-    return int.from_bytes(found.digest(), "little")
+        _add(state, catalogue.ranges)
+    return int.from_bytes(state.digest(), "little")
 
 
-def _add(found: blake2b, value: object) -> None:
+def _add(state: blake2b, value: object) -> None:
     if isinstance(value, np.ndarray):
-        found.update(repr(value.shape).encode())
-        found.update(value.tobytes())
+        state.update(repr(value.shape).encode())
+        state.update(value.tobytes())
     elif is_dataclass(value):
         for field in fields(value):
-            _add(found, getattr(value, field.name))
+            _add(state, getattr(value, field.name))
     else:
-        found.update(repr(value).encode() + b";")
+        state.update(repr(value).encode() + b";")

@@ -51,6 +51,6 @@ def source_name(name: str) -> str:
     return clean if len(clean) <= MAX_SOURCE else "..." + clean[3 - MAX_SOURCE :]
 
 
-def file_read(given: Path) -> Path:
+def file_read(path: Path) -> Path:
     """Returns the file to read for an input: for a directory of kernels, its plan."""
-    return given / PLAN_FILE if given.is_dir() else given
+    return path / PLAN_FILE if path.is_dir() else path

@@ -129,8 +129,8 @@ def _rows(plan: Plan) -> None:
         _length(f"queues.{field}", getattr(plan.queues, field), len(plan.queues), "queues.src")
 
 
-def _length(field: str, column: NDArray[Any], n: int, what: str) -> None:
-    _require(len(column) == n, "E311", f"{field}: {len(column)} entries, but {n} {what}")
+def _length(field: str, column: NDArray[Any], n: int, noun: str) -> None:
+    _require(len(column) == n, "E311", f"{field}: {len(column)} entries, but {n} {noun}")
 
 
 def _pointers(field: str, ptr: I8, n: int) -> None:

@@ -100,13 +100,13 @@ def _fields(plan: Plan) -> Iterator[str]:
         yield f'"{table}": {{\n{inner}\n}}'
 
 
-def provenance_fields(made: Provenance) -> dict[str, object]:
+def provenance_fields(provenance: Provenance) -> dict[str, object]:
     """Returns a Provenance in the form that files have it."""
-    cluster = made.cluster
+    cluster = provenance.cluster
     return {
-        "hccc": made.version,
-        "options": dict(made.options),
-        "scheduler": made.scheduler,
+        "hccc": provenance.version,
+        "options": dict(provenance.options),
+        "scheduler": provenance.scheduler,
         "cluster": None if cluster is None else {"name": cluster.name, "text": cluster.text},
     }
 

@@ -103,6 +103,6 @@ def _plural(kind: str) -> str:
     )
 
 
-def count(n: int, what: str) -> str:
+def count(n: int, noun: str) -> str:
     """Writes `1 link`, `28 links`."""
-    return f"{n:,} {what if n == 1 else _plural(what)}"
+    return f"{n:,} {noun if n == 1 else _plural(noun)}"

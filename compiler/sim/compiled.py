@@ -101,11 +101,11 @@ class Progress(ctypes.Structure):
 class InCpp:
     """A run in the C++ library."""
 
-    def __init__(self, found: ctypes.CDLL, s: State, channels: float) -> None:
+    def __init__(self, engine: ctypes.CDLL, s: State, channels: float) -> None:
         rows = len(s.flag), len(s.queue), len(s.pair), s.lists.shape[1]
-        self._library, self._channels, self._arrays = found, channels, s
+        self._library, self._channels, self._arrays = engine, channels, s
         self._tables = Tables(*(array.ctypes.data for array in s), *rows)
-        self._progress = Progress(found.hccc_sim_begin(ctypes.byref(self._tables)), 1, 0.0)
+        self._progress = Progress(engine.hccc_sim_begin(ctypes.byref(self._tables)), 1, 0.0)
 
     @property
     def left(self) -> int:

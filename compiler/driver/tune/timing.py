@@ -19,7 +19,9 @@ from hccc.sim.machine import Machine, batches_of, pieces, prepare
 from hccc.sim.simulate import ENDLESS, Request, simulate
 
 COARSE = 4
-LARGE = 16  # micro-batches of a simulated call of a plan that has more than `most` primitives
+LARGE = (
+    16  # micro-batches of a simulated call of a plan that has more than `max_instances` primitives
+)
 LARGEST = 5 << 19  # instances of such a call, or one of each primitive
 WORK = 3 << 23  # of such a call (`sim/simulate`): some seconds
 FULL = 0.95  # the share of a link's capacity from which on other settings are hardly faster
@@ -40,16 +42,15 @@ class _Took(NamedTuple):
 class CallTiming:
     """The times of calls of `plan` on `topology`.
 
-    most: instances (primitives times micro-batches) of a simulated call; COARSE times as many if a
-    call cannot be cut more coarsely; calls with more are not simulated. A plan of more primitives
-    may
-    have LARGE micro-batches and LARGEST instances, and is given up after WORK if it has more than
-    one micro-batch. instances: the number simulated so far.
+    max_instances: instances (primitives times micro-batches) of a simulated call; COARSE times as
+    many if a call cannot be cut more coarsely; calls with more are not simulated. A plan of more
+    primitives may have LARGE micro-batches and LARGEST instances, and is given up after WORK if it
+    has more than one micro-batch. instances: the number simulated so far.
     """
 
     plan: Plan
     topology: Topology
-    most: int
+    max_instances: int
     instances: int = 0
     _end: float = math.inf  # of instances: no further call is simulated
     _machines: dict[int, Machine] = field(default_factory=dict)
@@ -98,19 +99,19 @@ class CallTiming:
 
     def _too_fine(self, plan: Plan, size: int, batches: int) -> bool:
         """Tells whether a call of so many micro-batches takes too long to simulate."""
-        most = self.most
-        if len(plan) > most:
-            most = max(len(plan), min(LARGE * len(plan), LARGEST))
-        if len(plan) * batches <= most:
+        max_instances = self.max_instances
+        if len(plan) > max_instances:
+            max_instances = max(len(plan), min(LARGE * len(plan), LARGEST))
+        if len(plan) * batches <= max_instances:
             return False
         coarse = batches_of(replace(plan, grain=COARSEST), pieces(plan, size)[0], 0)[0]
-        return batches > coarse or len(plan) * batches > COARSE * most
+        return batches > coarse or len(plan) * batches > COARSE * max_instances
 
     def _simulated(
         self, plan: Plan, size: int, window: int, batches: int, in_place: bool, limit: float
     ) -> float:
         self.instances += len(plan) * batches
-        large = len(plan) > self.most
+        large = len(plan) > self.max_instances
         if plan.channels not in self._machines:
             self._machines[plan.channels] = prepare(plan, self.topology)
         _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)

@@ -403,7 +403,7 @@ class _Search:
 
     def finer(self, size: int) -> tuple[Setting, float]:
         """Searches on from `again` with finer cuts, which take longer to simulate."""
-        self.timing.most *= FINER
+        self.timing.max_instances *= FINER
         with self.timing.limited(FINER * self._limit):
             return descend(self._space, self._time(size), self.again(size)[0], self._enough)
 

@@ -28,25 +28,25 @@ def with_faults(source: Source, failed: Sequence[str], degraded: Sequence[str]) 
     Raises:
         UserError: E410 for text that names no part of a cluster.
     """
-    text = _added(source.text, "failed", [_lost(one) for one in failed])
-    return Source(source.name, _added(text, "degraded", [_slower(one) for one in degraded]))
+    text = _added(source.text, "failed", [_lost(item) for item in failed])
+    return Source(source.name, _added(text, "degraded", [_slower(item) for item in degraded]))
 
 
-def _lost(one: str) -> str:
-    found = _FAILED.fullmatch(one)
+def _lost(item: str) -> str:
+    found = _FAILED.fullmatch(item)
     if not found:
         help = "write node2.gpu3, or node2.nic0"
-        raise fail("E410", f"--fail {one}: no GPU or NIC of a node", help=help)
+        raise fail("E410", f"--fail {item}: no GPU or NIC of a node", help=help)
     node, gpu, nic, number = found.groups()
     parts = [node, gpu] if gpu else [node, nic, *([number] if number else [])]
     return f"({', '.join(parts).lower()})"
 
 
-def _slower(one: str) -> str:
-    found = _SLOWER.fullmatch(one)
+def _slower(item: str) -> str:
+    found = _SLOWER.fullmatch(item)
     if not found:
         help = "write node1-node2=18Gbps, node1.nic0=2.25 (GB/s), node1.port3=100, or leaf1=50"
-        raise fail("E410", f"--degrade {one}: nothing of a cluster, or no rate", help=help)
+        raise fail("E410", f"--degrade {item}: nothing of a cluster, or no rate", help=help)
     node, kind, number, above, one_node, other, rate, unit = found.groups()
     speed = float(rate) / (_BITS if (unit or "").lower() == "gbps" else 1)
     if above:

@@ -48,10 +48,10 @@ def _cached(c: Cached) -> str:
     return f"({c.size} -> {rates})"
 
 
-def _times(what: str, times: ByProtocol, supposed: ByProtocol) -> Iterator[str]:
+def _times(figure: str, times: ByProtocol, supposed: ByProtocol) -> Iterator[str]:
     for protocol, time, other in zip(ByProtocol._fields, times, supposed, strict=True):
         if time != other:
-            yield f"{what}_{protocol} => {number(time)}"
+            yield f"{figure}_{protocol} => {number(time)}"
 
 
 def _estimates(names: tuple[str, ...]) -> str:

@@ -18,10 +18,10 @@ def rate(r: Rate) -> str:
     return f"({number(r.bandwidth)}, {r.parallel}, {number(r.alpha)})"
 
 
-def numbers(found: Sequence[int]) -> str:
+def numbers(values: Sequence[int]) -> str:
     """Writes ascending numbers as `0..3, 6`; two in a row stay two."""
     return ", ".join(
-        f"{a}..{b}" if b - a > 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs(found)
+        f"{a}..{b}" if b - a > 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs(values)
     )
 
 

@@ -314,12 +314,12 @@ class _Reader:
             self._count(len(gpus), entry.at)
             self.site.failed += [(node, gpu, entry.at) for gpu in gpus]
 
-    def _failed_nics(self, node: int, which: list[Value], at: At) -> None:
+    def _failed_nics(self, node: int, named: list[Value], at: At) -> None:
         self._fill()
         count = len(self.site.kind(node).written.get("nic", []))
         if not count:
             raise Mistake("E132", f"node{node + 1} has no nic", at)
-        nics = [one_id(part, "nic", count, node) for part in which] or range(count)
+        nics = [one_id(part, "nic", count, node) for part in named] or range(count)
         self.site.failed_nics += [(node, nic, at) for nic in nics]
 
     def _degraded(self, define: Define) -> None:

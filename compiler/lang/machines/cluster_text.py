@@ -33,12 +33,12 @@ def text(machines: Sequence[ImportedMachine]) -> str:
 
 def _comments(m: ImportedMachine) -> Iterator[str]:
     yield from _comment(f"{m.name}: {'; '.join(m.read)}.")
-    for said in m.assumed:
-        yield from _comment(f"Assumed: {said}.")
+    for sentence in m.assumed:
+        yield from _comment(f"Assumed: {sentence}.")
 
 
-def _comment(said: str) -> list[str]:
-    plain = "".join(c if c.isprintable() else "?" for c in said)
+def _comment(sentence: str) -> list[str]:
+    plain = "".join(c if c.isprintable() else "?" for c in sentence)
     return [f"# {line}" for line in wrap(plain, WIDTH)]
 
 

@@ -32,7 +32,7 @@ class FoundNic:
 
 
 def nics_and_network(
-    found: Sequence[FoundNic],
+    all_nics: Sequence[FoundNic],
     device: Hardware,
     network: Hardware | None,
     read: list[str],
@@ -42,7 +42,7 @@ def nics_and_network(
 
     network: as the user named it, or None.
     """
-    kept = _fast(_real(found), assumed)
+    kept = _fast(_real(all_nics), assumed)
     if not kept:
         if network is None:
             return (), None
@@ -64,23 +64,23 @@ def nics_and_network(
     return share_nics(near, rates), net
 
 
-def most_common(found: Sequence[FoundNic]) -> Hardware:
+def most_common(all_nics: Sequence[FoundNic]) -> Hardware:
     """Returns the network of most of the NICs."""
-    kinds = [nic.kind for nic in found]
+    kinds = [nic.kind for nic in all_nics]
     return load.networks()[max(dict.fromkeys(kinds), key=kinds.count)]
 
 
-def _real(found: Sequence[FoundNic]) -> list[FoundNic]:
+def _real(all_nics: Sequence[FoundNic]) -> list[FoundNic]:
     """Removes virtual NICs and duplicates (a NIC that reduces is listed twice)."""
-    once = list({nic.port: nic for nic in found}.values())
+    once = list({nic.port: nic for nic in all_nics}.values())
     return [nic for nic in once if not identify.VIRTUAL.match(nic.name)] or once
 
 
-def _fast(found: Sequence[FoundNic], assumed: list[str]) -> list[FoundNic]:
-    most = max((nic.speed for nic in found), default=0)
-    kept = [nic for nic in found if nic.speed >= SLOW * most]
-    if len(kept) < len(found):
-        slow = _named([nic for nic in found if nic not in kept])
+def _fast(all_nics: Sequence[FoundNic], assumed: list[str]) -> list[FoundNic]:
+    most = max((nic.speed for nic in all_nics), default=0)
+    kept = [nic for nic in all_nics if nic.speed >= SLOW * most]
+    if len(kept) < len(all_nics):
+        slow = _named([nic for nic in all_nics if nic not in kept])
         assumed.append(f"NICs far slower than the others carry nothing{slow}")
     return kept
 
@@ -103,10 +103,10 @@ def _rate(nic: FoundNic, net: Hardware, device: Hardware) -> float:
     return arrives if nic.bus is None else min(arrives, nic.bus)
 
 
-def _nearest(found: Sequence[FoundNic]) -> list[tuple[int, ...]]:
+def _nearest(all_nics: Sequence[FoundNic]) -> list[tuple[int, ...]]:
     """Returns the NICs nearest to each GPU."""
     near = []
-    for depths in zip(*(nic.depth for nic in found), strict=True):
+    for depths in zip(*(nic.depth for nic in all_nics), strict=True):
         most = max(depths)
-        near.append(tuple(nic.number for nic, d in zip(found, depths, strict=True) if d == most))
+        near.append(tuple(nic.number for nic, d in zip(all_nics, depths, strict=True) if d == most))
     return near

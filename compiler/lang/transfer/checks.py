@@ -27,8 +27,8 @@ def check_transfer(stmt: TransferStmt, values: Sequence[Value], collective: Coll
     if stmt.reduces and not collective.reduces:
         raise _no_reduction(collective).placed(stmt.op_at)
     src, dst, _, _ = values
-    for (code, what, end), value, arg in zip(_limits(collective), values, stmt.args, strict=True):
-        _check_range(code, what, value, end, arg.at)
+    for (code, noun, end), value, arg in zip(_limits(collective), values, stmt.args, strict=True):
+        _check_range(code, noun, value, end, arg.at)
     (low, high), (other_low, other_high) = bounds(src), bounds(dst)
     if low <= other_high and other_low <= high:
         same = np.atleast_1d(np.equal(raw(src), raw(dst)))
@@ -52,7 +52,7 @@ def _to_itself(rank: Value, iteration: int) -> EvaluationFault:
     )
 
 
-def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
+def _check_range(code: str, noun: str, value: Value, end: int, at: At) -> None:
     low, high = bounds(value)
     if low >= 0 and high < end:
         return
@@ -61,7 +61,7 @@ def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
         return
     data = np.atleast_1d(np.asarray(raw(value)))
     iteration = first((data < 0) | (data >= end))
-    message = f"{what} {iteration_value(value, iteration)} is not in 0..{end - 1}"
+    message = f"{noun} {iteration_value(value, iteration)} is not in 0..{end - 1}"
     raise EvaluationFault(iteration, code, message).placed(at)
 
 
@@ -82,9 +82,9 @@ def _row_fault(table: TransferTable, row: int, collective: Collective) -> Evalua
     values: list[Value] = [int(x) for x in table.columns[row]]
     if values[4] == 1 and not collective.reduces:
         return _no_reduction(collective).placed(places[4])
-    for (code, what, end), value, at in zip(_limits(collective), values, places, strict=False):
+    for (code, noun, end), value, at in zip(_limits(collective), values, places, strict=False):
         try:
-            _check_range(code, what, value, end, at)
+            _check_range(code, noun, value, end, at)
         except EvaluationFault as fault:
             return fault
     return _to_itself(values[0], 0).placed(places[0].to(places[4]))

@@ -56,11 +56,11 @@ FIRST_BATCH = 64  # of a loop around loops, before it is known how much they emi
 
 
 def evaluate(
-    body: Sequence[Stmt], given: Mapping[str, AnyValue], collective: Collective, sink: Sink
+    body: Sequence[Stmt], variables: Mapping[str, AnyValue], collective: Collective, sink: Sink
 ) -> list[EmittedRows]:
     """Returns the rows that `body` emits, in program order. Raises `EvaluationFault` or
     `TooMuch`."""
-    return _Evaluator(body, given, collective, sink).run(given)
+    return _Evaluator(body, variables, collective, sink).run(variables)
 
 
 class Constants:
@@ -84,15 +84,15 @@ class _Evaluator:
     def __init__(
         self,
         body: Sequence[Stmt],
-        given: Mapping[str, AnyValue],
+        variables: Mapping[str, AnyValue],
         collective: Collective,
         sink: Sink,
     ) -> None:
         self._body, self._collective, self._sink = body, collective, sink
         self._live = Liveness(body)
         self._budget = Budget()
-        names = self._live.names | set(given)
-        self._expressions = Expressions(self._budget, names, given)
+        names = self._live.names | set(variables)
+        self._expressions = Expressions(self._budget, names, variables)
         deep = (len(names) + self._live.elements + 1) * (self._live.depth + self._live.deepest)
         self._max_batch = max(1, min(MAX_BATCH, MAX_ELEMENTS // deep))
         # Iterations of a loop's next batch, learnt from the rows of the batch before.
@@ -100,8 +100,8 @@ class _Evaluator:
         loops = self._live.loops.items()
         self._width = {stmt: few if loop.nests else self._max_batch for stmt, loop in loops}
 
-    def run(self, given: Mapping[str, AnyValue]) -> list[EmittedRows]:
-        frame = Frame(1, dict(given), self._budget)
+    def run(self, variables: Mapping[str, AnyValue]) -> list[EmittedRows]:
+        frame = Frame(1, dict(variables), self._budget)
         self._block(self._body, frame)
         return frame.emitted()
 

@@ -112,13 +112,13 @@ class Expressions:
             case StringExpr(_, at):
                 raise EvaluationFault(0, "E014", "a string cannot be used as a number").placed(at)
 
-    def list_of(self, expr: Expr, frame: Frame, wanted: str, help: str | None = None) -> Lists:
-        """Returns the list in every iteration; `wanted`: why one is needed. Raises as `value`."""
+    def list_of(self, expr: Expr, frame: Frame, reason: str, help: str | None = None) -> Lists:
+        """Returns the list in every iteration; `reason`: why one is needed. Raises as `value`."""
         found = self.any_value(expr, frame)
         if isinstance(found, Lists):
             return found
         shown = f"`{clip(expr.id)}`" if isinstance(expr, Name) else "this"
-        raise EvaluationFault(0, "E118", f"{wanted}, and {shown} is a number", help).placed(expr.at)
+        raise EvaluationFault(0, "E118", f"{reason}, and {shown} is a number", help).placed(expr.at)
 
     def numbers(self, expr: Expr, frame: Frame) -> Lists:
         """Returns the list of numbers that a loop runs over. Raises as `value`."""

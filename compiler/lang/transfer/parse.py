@@ -260,13 +260,13 @@ class _SyntaxBuilder(Transformer[Token, Any]):
         return ProgramSyntax(constants, pairs, items[-1], place(header))
 
 
-def _variable(token: Token, what: str = "variable") -> str:
-    if isinstance(token, NameToken) and str(token) in token.functions and what == "variable":
+def _variable(token: Token, noun: str = "variable") -> str:
+    if isinstance(token, NameToken) and str(token) in token.functions and noun == "variable":
         raise Mistake(
             "E015", f"`{token}` is a function already", place(token), "give it another name"
         )
     if str(token) in RESERVED:
-        message = f"`{token}` is a word of the language and cannot be a {what}"
+        message = f"`{token}` is a word of the language and cannot be a {noun}"
         raise Mistake("E008", message, place(token))
     return str(token)
 
