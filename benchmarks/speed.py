@@ -173,23 +173,12 @@ def engine(path: Path, collective: str) -> float:
     """Seconds that making all candidates takes, the second time."""
     from hccc.driver.inputs import load_cluster
     from hccc.ir.collective import collective_named
-    from hccc.synth.bounds.certificate import certificate
-    from hccc.synth.synthesis import candidates
+    from hccc.synth.candidates import candidates, request
 
     t, op, seconds = load_cluster(path), collective_named(collective), 0.0
     for _ in range(2):
         begin = time.perf_counter()
-        candidates(
-            t,
-            op,
-            SIZE,
-            certificate(t, op, 0),
-            root=0,
-            method="auto",
-            seed=0,
-            time_limit=60.0,
-            on_phase=lambda _: None,
-        )
+        candidates(request(t, op, SIZE))
         seconds = time.perf_counter() - begin
     return seconds
 

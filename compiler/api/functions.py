@@ -34,7 +34,7 @@ from hccc.api.arguments import (
 )
 from hccc.api.arguments import load_cluster as load_cluster
 from hccc.base.diagnostics import fail
-from hccc.base.progress import OnPhase, quiet, reporting, tell
+from hccc.base.progress import OnPhase, reporting, tell
 from hccc.driver import inputs
 from hccc.driver.compiled import Compiled
 from hccc.driver.load import check_name, load, load_library, renamed
@@ -183,8 +183,7 @@ def simulate(
     compiled, where = simulated(algorithm, cluster, options)
     baselines = options or Options() if vs else None
     library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
-    with quiet() as told:
-        return simulate_sizes(compiled, where, each, call or Call(), baselines, library, told)
+    return simulate_sizes(compiled, where, each, call or Call(), baselines, library)
 
 
 @reporting
@@ -209,8 +208,7 @@ def explain(
     call = call or Call()
     compiled = compiled.at(size, call.in_place)
     request = call.settled(compiled.plan, where, size)
-    with quiet() as told:
-        return explanation.explain(compiled, where, request, options, told)
+    return explanation.explain(compiled, where, request, options)
 
 
 def bound(
@@ -271,8 +269,7 @@ def show(
     size = check_integer("size", size, 0, None)
     if isinstance(shown, Topology):
         return page.draw_cluster(shown, what)
-    with quiet() as told:
-        return page.Subject(shown.at(size, False), topology_of(cluster), size, told).picture(what)
+    return page.Subject(shown.at(size, False), topology_of(cluster), size).picture(what)
 
 
 @reporting
@@ -307,8 +304,7 @@ def draw(
     size = check_integer("size", size, 0, None)
     if isinstance(shown, Topology):
         return page.show_cluster(shown, wanted)
-    with quiet() as told:
-        return page.show(shown.at(size, False), wanted, topology_of(cluster), told)
+    return page.show(shown.at(size, False), wanted, topology_of(cluster))
 
 
 @reporting
@@ -381,18 +377,16 @@ def synthesize(
 
     where, op = collective_of(cluster, collective, root)
     check_integer("size", size, 1, None)
-    with quiet() as told:
-        return synthesized(
-            where,
-            op,
-            size,
-            root=root,
-            method=method,
-            seed=seed,
-            time_limit=time_limit,
-            options=options,
-            on_phase=told,
-        )
+    return synthesized(
+        where,
+        op,
+        size,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        options=options,
+    )
 
 
 @reporting
@@ -416,15 +410,13 @@ def synthesize_sizes(
     from hccc.synth.synthesize import synthesize_sizes as synthesized
 
     where, op = collective_of(cluster, collective, root)
-    with quiet() as told:
-        return synthesized(
-            where,
-            op,
-            sizes,
-            root=root,
-            method=method,
-            seed=seed,
-            time_limit=time_limit,
-            options=options,
-            on_phase=told,
-        )
+    return synthesized(
+        where,
+        op,
+        sizes,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        options=options,
+    )

@@ -47,8 +47,8 @@ def profile(
         raise fail("E415", f"there are several devices: {named}", help="--device one, or -o FILE")
     paths = [cluster_file.place(output, d, present) for d in present] if output and to_file else []
     cluster_file.check_free(paths)
-    with report.progress() as on_phase:
-        profiles = [measure(d, ranks, seconds, on_phase) for d in present]
+    with report.progress():
+        profiles = [measure(d, ranks, seconds) for d in present]
     texts = [cluster_file.text(p) for p in profiles]
     files = dict(zip(paths, texts, strict=False))
     cluster_file.write(files)

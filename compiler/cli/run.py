@@ -118,8 +118,8 @@ def run(
 
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
     tracer = Tracer(compiled.catalogue) if wanted.trace else None
-    with report.progress() as on_phase:
-        rows = measure(compiled, wanted, on_phase, tracer)
+    with report.progress():
+        rows = measure(compiled, wanted, tracer)
     library = compiled.catalogue
     speed = wanted.network_of(library)
     table = Table(library, wanted.where(library.n_ranks), wanted.schedule(library), as_json, speed)

@@ -17,7 +17,6 @@ from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.driver.options import TARGETS
 
 if TYPE_CHECKING:
-    from hccc.base.progress import OnPhase
     from hccc.ir.topology import Topology
 
 Kind = Literal["stdout", "program", "programs", "kernels"]
@@ -94,7 +93,7 @@ def synth(
     _check(kind, output, cluster, as_json)
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
-    with report.progress() as on_phase:
+    with report.progress():
         from hccc.sim.library import begin_building
 
         begin_building()
@@ -102,7 +101,7 @@ def synth(
         from hccc.driver.options import Options
 
         options = Options(max_sms=most_sms)
-        how |= {"on_phase": on_phase, "options": options}
+        how["options"] = options
         site = load_cluster(cluster, failed, degraded)
         if sizes is not None:
             how["options"] = replace(options, sizes=sizes, plans=plans)
@@ -157,14 +156,13 @@ def _one(
 
     made = api.synthesize(site, collective, size, **how)
     _stopped(made.interrupted)
-    on_phase: OnPhase = how["on_phase"]
     match kind:
         case "stdout":
             text = program_text(made)
             return lambda: _print(text, made.text(explain=explain))
         case "kernels":
-            compiled = api.compile(made.program, how["options"], cluster=site, on_phase=on_phase)
-            api.write(compiled, output or "", TARGETS, on_phase=on_phase)
+            compiled = api.compile(made.program, how["options"], cluster=site)
+            api.write(compiled, output or "", TARGETS)
         case "program" if output is not None:
             write_whole(output, lambda file: file.write(program_text(made)))
         case _ if output is not None:
@@ -194,9 +192,8 @@ def _several(
     if kind == "programs":
         write_programs({c.file_name(): program_text(made, c) for c in made.chosen}, output.parent)
     else:
-        on_phase: OnPhase = how["on_phase"]
-        compiled = api.compile(made.programs, how["options"], cluster=site, on_phase=on_phase)
-        api.write(compiled, output, TARGETS, on_phase=on_phase)
+        compiled = api.compile(made.programs, how["options"], cluster=site)
+        api.write(compiled, output, TARGETS)
     if as_json:
         return lambda: report.as_json({**made.facts(), **library(compiled)})
     return lambda: told(made, compiled)

@@ -18,6 +18,7 @@ import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
+from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.outputs import kernels
 from hccc.emit import directory
@@ -156,7 +157,6 @@ class RunOptions:
 def measure(
     compiled: Compiled,
     options: RunOptions,
-    on_phase: Callable[[str], None] = lambda _: None,
     tracer: Tracer | None = None,
 ) -> Iterator[PerfRow]:
     """Builds the kernels; then yields a row for each type, reduction and size, measured on demand.
@@ -175,7 +175,7 @@ def measure(
     variants = [(dtype, op) for dtype in options.dtypes for op in ops]
     with ExitStack() as stack:
         place = stack.enter_context(_kernels(compiled, _devices(options)))
-        on_phase("Building kernels")
+        tell("Building kernels")
         if options.procs or options.hosts:
             one_row = _processes(stack, place, library, options, variants)
         else:

@@ -14,6 +14,7 @@ from pathlib import Path
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.files.writing import Write, check_place, write_whole
 from hccc.base.interruptible import interruptible
+from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import compiled_facts, figures, title
 from hccc.driver.inputs import recorded_cluster
@@ -38,7 +39,6 @@ from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
-OnPhase = Callable[[str], None]
 WHATS = ("topology", "dag", "pipeline", "timeline")
 SUFFIXES = (".svg", ".png", ".html")
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
@@ -133,7 +133,6 @@ def show(
     compiled: Compiled,
     options: ShowOptions,
     where: Topology | None = None,
-    on_phase: OnPhase = lambda _: None,
 ) -> None:
     """Draws a compiled program into a file, and writes its trace.
 
@@ -142,11 +141,11 @@ def show(
     Raises:
         UserError: E424, E434 for a picture that is impossible; any error of the simulator.
     """
-    subject = Subject(compiled, where, options.size, on_phase)
+    subject = Subject(compiled, where, options.size)
     write = _drawn(subject, options)
     if options.trace is not None:
         run = subject.run()
-        on_phase("Writing the trace")
+        tell("Writing the trace")
         write_whole(options.trace, partial(trace.write, run))
     if options.output is not None:
         write_whole(options.output, write)
@@ -176,10 +175,8 @@ def _written(output: Path, picture: Picture, page: Callable[[], Page]) -> Write:
 class Subject:
     """A compiled program and its pictures, each drawn when it is asked for."""
 
-    def __init__(
-        self, compiled: Compiled, where: Topology | None, size: int, on_phase: OnPhase
-    ) -> None:
-        self.compiled, self.on_phase = compiled, on_phase
+    def __init__(self, compiled: Compiled, where: Topology | None, size: int) -> None:
+        self.compiled = compiled
         self.made = compiled if isinstance(compiled, CompiledProgram) else None
         self.size = check_integer("size", size, 0, None)
         self.cluster = where or recorded_cluster(compiled)
@@ -202,7 +199,7 @@ class Subject:
         if self.cluster is None:
             raise no_cluster()
         if self._machine is None:
-            self.on_phase("Simulating")
+            tell("Simulating")
             self._machine = prepare(self.compiled.plan, self.cluster)
         return self._machine
 
@@ -228,9 +225,9 @@ class Subject:
         what = what or ("pipeline" if self.made else "topology")
         if what == "timeline":
             run = self.run()
-            self.on_phase("Drawing the timeline")
+            tell("Drawing the timeline")
             return timeline(run, f"Simulated on {_named(self.cluster)}.")
-        self.on_phase(f"Drawing the {what}")
+        tell(f"Drawing the {what}")
         if what == "topology":
             if self.cluster is None:
                 note = "No cluster was given: rates are nominal, of no hardware."
@@ -279,7 +276,7 @@ class Subject:
         cells = []
         left_out = []
         for size in sorted({*SIZES, self.size}):
-            self.on_phase(f"Simulating {size:,} bytes")
+            tell(f"Simulating {size:,} bytes")
             if (run := self._small(size)) is None:
                 left_out.append(words.size(size))
                 continue
@@ -306,7 +303,7 @@ class Subject:
         made = self.compiled.plan.provenance
         options = Options.from_text(made.options) if made else Options()
         request = self._request(self.size)
-        return explain(self.compiled, cluster, request, options, self.on_phase).text()
+        return explain(self.compiled, cluster, request, options).text()
 
     def _small(self, size: int) -> Run | None:
         """Simulates a call, unless it would have too many instances."""

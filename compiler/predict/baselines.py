@@ -27,6 +27,7 @@ from math import log2
 
 import numpy as np
 
+from hccc.base.progress import quiet
 from hccc.driver import compilation as driver
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.options import Options
@@ -199,7 +200,8 @@ def _same_algorithm(
 
 
 def _compiled(program: Callable[[], Program], options: Options, topology: Topology) -> Plan:
-    plan = driver.compile_program(program(), options, topology).plan
+    with quiet():
+        plan = driver.compile_program(program(), options, topology).plan
     return plan if options.prove else _proved(plan, options)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from hccc.base.diagnostics import Problem
 from hccc.base.interruptible import interruptible
+from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.options import Options
@@ -38,7 +39,6 @@ def explain(
     topology: Topology,
     request: Request,
     options: Options | None = None,
-    on_phase: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Explains the time of a call, and what would reduce it.
 
@@ -49,15 +49,15 @@ def explain(
     """
     made = compiled if isinstance(compiled, CompiledProgram) else None
     machine = prepare(compiled.plan, topology)
-    on_phase("Simulating")
+    tell("Simulating")
     run = simulate(machine, request)
-    on_phase("Looking for the narrowest cut")
+    tell("Looking for the narrowest cut")
     c = compiled.plan.collective
     taken = gap(run, limits(topology, c.op, c.root))
     changes: list[what_if.ChangeOutcome] | None = None
     if len(run.end) <= MOST_INSTANCES:
         program, chosen = (made.program, made.options) if made else (None, options or Options())
-        changes = what_if.outcomes(run, program, chosen, on_phase)
+        changes = what_if.outcomes(run, program, chosen)
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
     guessed = estimates(machine, launch=request.costs.launch is None)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from hccc.base.diagnostics import Problem, UserError, fail
 from hccc.base.interruptible import interruptible
+from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.inputs import DirectoryInput, Input, PlanInput, recorded_cluster
@@ -27,7 +28,6 @@ from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
-OnPhase = Callable[[str], None]
 Adapt = Callable[[Request], Request]
 MOST_SIZES = 1000
 MOST_COST = 1_000_000  # µs
@@ -176,7 +176,6 @@ def simulate_sizes(
     call: Call,
     vs: Options | None = None,
     library: VendorLibrary | None = None,
-    on_phase: OnPhase = lambda _: None,
 ) -> Simulation:
     """Simulates a call of each size.
 
@@ -187,7 +186,7 @@ def simulate_sizes(
         UserError: the call cannot be simulated, or there are too many sizes.
     """
     each = sizes.all() if isinstance(sizes, Sizes) else checked_sizes(sizes)
-    entries, missing = _baselines(compiled, topology, vs, on_phase)
+    entries, missing = _baselines(compiled, topology, vs)
     rows: list[tuple[Figures, ...]] = []
     beside = _library(compiled.plan, topology, each, call, library) if vs else _Beside()
     notes: dict[str, str] = {}
@@ -195,7 +194,7 @@ def simulate_sizes(
     last: Run | None = None
     machines = _Machines(compiled, topology, entries[0].machine)
     for size in each:
-        on_phase(f"Simulating {size:,} bytes")
+        tell(f"Simulating {size:,} bytes")
         ours = replace(entries[0], machine=machines.at(size, call.in_place))
         runs = list(_runs([ours, *entries[1:]], call, size, missing))
         rows.append(tuple(figures_of(entry.name, run) for entry, run in runs))
@@ -284,7 +283,7 @@ def checked_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def _baselines(
-    compiled: Compiled, topology: Topology, vs: Options | None, on_phase: OnPhase
+    compiled: Compiled, topology: Topology, vs: Options | None
 ) -> tuple[list[Baseline], dict[str, str]]:
     """Returns hccc, and with `vs` all others, and the reasons of those without a plan."""
     if vs is None:
@@ -293,7 +292,7 @@ def _baselines(
     others = {other.name: other for other in baselines.alternatives(compiled, topology, vs)}
     plans = [Candidate(o.name, o.plan, required=o.name == "hccc") for o in others.values()]
     made, missing = evaluate(
-        plans, lambda plan: prepare(plan, topology), lambda name: on_phase(f"Compiling: {name}")
+        plans, lambda plan: prepare(plan, topology), lambda name: tell(f"Compiling: {name}")
     )
     entries = [
         Baseline(

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from hccc.base.progress import quiet, tell
 from hccc.driver import compilation as driver
 from hccc.driver.options import NETWORK_LOWERINGS, Options
 from hccc.driver.pass_manager import SCHEDULERS
@@ -64,9 +65,7 @@ class ChangeOutcome:
     blocks: int
 
 
-def outcomes(
-    run: Run, program: Program | None, options: Options, on_phase: Callable[[str], None]
-) -> list[ChangeOutcome]:
+def outcomes(run: Run, program: Program | None, options: Options) -> list[ChangeOutcome]:
     """Simulates every change, and returns the best first. Changes that cannot run are left out.
 
     program: to compile anew, with `options`; None for a plan, which stays as it is.
@@ -76,7 +75,7 @@ def outcomes(
     simulated, _ = evaluate(  # what cannot run so is left out: a window too large, say
         [Candidate(c.name, partial(_simulated, c)) for c in changes],
         lambda result: result[0],
-        lambda name: on_phase(f"Simulating: {name}"),
+        lambda name: tell(f"Simulating: {name}"),
     )
     found = [
         ChangeOutcome(
@@ -221,7 +220,8 @@ def _transport(asked: Transport) -> Transport:
 def _compiled(program: Program, options: Options, run: Run) -> Machine:
     """Compiles the program anew for the same cluster, and prepares it to be called as before."""
     t, plan = run.machine.topology, run.machine.plan
-    made = driver.compile_program(program, options, t).plan
+    with quiet():
+        made = driver.compile_program(program, options, t).plan
     largest = made.largest_window
     window = min(plan.window, largest) if largest else plan.window
     return prepare(replace(made, window=window, grain=plan.grain), t)

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ import numpy as np
 
 from hccc.base.building.compiler import compiler_version, find_compiler
 from hccc.base.diagnostics import UserError
+from hccc.base.progress import tell
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
@@ -43,7 +44,6 @@ OF_GPU = (16 << 20, 48 << 20, 128 << 20)
 TOUCHED_PER_S = 128 << 20
 CROWD = 4  # channels of the launch with many thread blocks, on a host
 VENDORS = {"cpu": "cpu", "cuda": "nvidia", "hip": "amd"}
-OnPhase = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +64,22 @@ def check_devices(options: ProfileOptions) -> tuple[str, ...]:
     return devices
 
 
-def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda _: None) -> Profile:
+def profile(device: str, ranks: int, seconds: float) -> Profile:
     """Measures one device with so many ranks, launching for so many seconds."""
     name, tools, cores, units = _machine(device)
     small, touched = 16 * ranks, _touched(cores, seconds)
     few_bytes = 4 * ranks * small  # touched by small launches, scratch memory too
     channels = CROWD if cores else max(1, units // ranks)
-    with _built(device, ranks, channels, on_phase) as (built, crowd):
+    with _built(device, ranks, channels) as (built, crowd):
         pool = Pool(ranks, touched[-1] // ranks)
         kinds = cases(built, cores, small, touched, pool)
         if cores:
             kinds.insert(0, case(*crowd, small, 1, pool))
         size = size_of(crowd[0], crowd[1], touched[-1])
         everyone = [] if cores else [case(*crowd, size, cores, pool)]
-        on_phase(f"Measuring {device}")
+        tell(f"Measuring {device}")
         rounds = calibrate.measure(
-            [*kinds, *everyone], seconds, lambda n: on_phase(f"Measuring {device}: {n} rounds")
+            [*kinds, *everyone], seconds, lambda n: tell(f"Measuring {device}: {n} rounds")
         )
     few = [kind for kind in kinds if kind.work.touched <= few_bytes]
     many = [kind for kind in kinds if kind.work.touched > few_bytes]
@@ -122,11 +122,11 @@ def _touched(cores: int, seconds: float) -> list[int]:
 
 @contextmanager
 def _built(
-    device: str, ranks: int, channels: int, on_phase: OnPhase
+    device: str, ranks: int, channels: int
 ) -> Iterator[tuple[list[tuple[Probe, Plan, Built]], tuple[Probe, Plan, Built]]]:
     """Builds the kernels of the probes, and of copies on that many channels, in a temporary
     folder."""
-    on_phase(f"Building kernels for {device}")
+    tell(f"Building kernels for {device}")
     plans = [(probe, probe.plan(ranks)) for probe in PROBES]
     if channels > 1:
         plans.append((EXCHANGE, EXCHANGE.plan(ranks, channels)))

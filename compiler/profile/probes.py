@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.base.diagnostics import Source
+from hccc.base.progress import quiet
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.ir.memory_use import bytes_touched
@@ -50,7 +51,8 @@ class Probe:
         header = f'nRanks={ranks}, AlgoName="{self.name}", OpType="{self.op}"{chunks}'
         text = f"ResCCLAlgo({header}):\n    for r in range(nRanks):\n{self.body}"
         options = Options(fuse=self.fuse, channels=channels)
-        return compile_text(Source(f"{self.name}.rccl", text), options).plan
+        with quiet():
+            return compile_text(Source(f"{self.name}.rccl", text), options).plan
 
     def depth(self, ranks: int) -> int:
         """Returns the number of primitives in the longest chain."""

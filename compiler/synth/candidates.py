@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.interruptible import interruptible
+from hccc.base.progress import tell
 from hccc.ir.collective import ROOTED, OpType
 from hccc.ir.program import Program, same
 from hccc.ir.topology import Topology
@@ -30,7 +31,6 @@ LARGE_GREEDY = 1 << 17  # ranks² above which "auto" leaves greedy out: compose 
 LARGE_PACK = 40  # ranks above which "auto" asks pack after the faster methods
 ENOUGH = 0.98  # part of the bound that a candidate reaches and no other need beat
 UNSEARCHED = f"not searched: by estimate another comes within {1 - ENOUGH:.0%} of the bound"
-OnPhase = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ class Candidate:
 @dataclass(frozen=True, slots=True, eq=False)
 class SynthRequest:
     """What a synthesis is asked for. size: bytes of the call that estimates are for; limits: what
-    no schedule beats; time_limit: seconds that a solver may take; on_phase: is told what begins."""
+    no schedule beats; time_limit: seconds that a solver may take."""
 
     topology: Topology
     op: OpType
@@ -72,7 +72,6 @@ class SynthRequest:
     method: str
     seed: int
     time_limit: float
-    on_phase: OnPhase
 
 
 def request(
@@ -84,7 +83,6 @@ def request(
     method: str = "auto",
     seed: int = 0,
     time_limit: float = 60.0,
-    on_phase: OnPhase = lambda _: None,
 ) -> SynthRequest:
     """Returns what is asked for, with the limits of `op` on `t`.
 
@@ -99,7 +97,7 @@ def request(
         raise fail("E451", "one rank has nobody to send to", help="give a cluster of 2 or more")
     root = root if op in ROOTED else 0
     limits = interruptible(certificate)(t, op, root)
-    return SynthRequest(t, op, root, size, limits, method, seed, time_limit, on_phase)
+    return SynthRequest(t, op, root, size, limits, method, seed, time_limit)
 
 
 def methods(op: OpType) -> list[str]:
@@ -118,7 +116,7 @@ def candidates(r: SynthRequest) -> list[Candidate]:
     """
     if r.method in cegis.METHODS:
         made = cegis.solved_program(
-            r.method, r.topology, r.op, r.root, r.seed, time_limit=r.time_limit, on_phase=r.on_phase
+            r.method, r.topology, r.op, r.root, r.seed, time_limit=r.time_limit
         )
         found = [_candidate(made, r)]
     else:
@@ -165,7 +163,7 @@ def _of_methods(r: SynthRequest) -> Iterator[Candidate]:
         if auto and slow.get(name) and near:
             yield Candidate(name, None, inf, refused=UNSEARCHED)
             continue
-        r.on_phase(f"Synthesis: {name}")
+        tell(f"Synthesis: {name}")
         try:
             for made in _made(name, r):
                 candidate = _candidate(made, r)
@@ -197,7 +195,7 @@ def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
     """Yields the Programs of one method."""
     match name:
         case "greedy":
-            yield from greedy_programs(r.topology, r.op, r.root, r.seed, r.on_phase)
+            yield from greedy_programs(r.topology, r.op, r.root, r.seed)
         case "pack":
             yield from tree_programs(r.topology, r.op, r.root, r.seed, r.limits)
         case "routed":

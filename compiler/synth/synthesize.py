@@ -20,6 +20,7 @@ import numpy as np
 
 from hccc.base.diagnostics import UserError
 from hccc.base.interruptible import anytime, interruptible
+from hccc.base.progress import quiet, tell
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.driver.structures import MOST_TRIED
@@ -34,7 +35,6 @@ from hccc.synth.bounds.estimate import estimate
 from hccc.synth.candidates import (
     ENOUGH,
     Candidate,
-    OnPhase,
     SynthRequest,
     candidates,
     given_up,
@@ -58,7 +58,6 @@ def synthesize(
     seed: int = 0,
     time_limit: float = 60.0,
     options: Options | None = None,
-    on_phase: OnPhase = lambda _: None,
 ) -> Synthesis:
     """Makes the best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C, the best of the
     candidates that were simulated by then.
@@ -79,7 +78,6 @@ def synthesize(
         method=method,
         seed=seed,
         time_limit=time_limit,
-        on_phase=on_phase,
     )
     found = candidates(r)
     listed, bound, how = shortlist(found), r.limits.at(size).time, options or Options()
@@ -89,7 +87,7 @@ def synthesize(
         for candidate in listed:
             if hardly_faster(candidate, least, bound):
                 continue
-            on_phase(f"Simulating {candidate.name}, {len(done) + 1} of {len(listed)}")
+            tell(f"Simulating {candidate.name}, {len(done) + 1} of {len(listed)}")
             done.append((candidate.name, _simulated(candidate, t, [size], how, bound / ENOUGH)))
             least = min(least, done[-1][1][size].time or inf)
             if enough(candidate) * least <= bound:
@@ -114,7 +112,6 @@ def synthesize_sizes(
     seed: int = 0,
     time_limit: float = 60.0,
     options: Options | None = None,
-    on_phase: OnPhase = lambda _: None,
 ) -> SizesSynthesis:
     """Makes the best Programs of `op` on `t` for calls of `sizes`, at most `options.plans`; at
     Ctrl-C, the best of the candidates that were simulated by then.
@@ -135,7 +132,6 @@ def synthesize_sizes(
         method=method,
         seed=seed,
         time_limit=time_limit,
-        on_phase=on_phase,
     )
     found = candidates(r)
     if max(len(candidate.program) for candidate in found if candidate.program) > MOST_TRIED:
@@ -146,7 +142,7 @@ def synthesize_sizes(
 
     def simulate(done: list[_Simulated]) -> None:
         for candidate, at_sizes in wanted:
-            on_phase(f"Simulating {candidate.name}, {len(done) + 1} of {len(wanted)}")
+            tell(f"Simulating {candidate.name}, {len(done) + 1} of {len(wanted)}")
             done.append((candidate.name, _simulated(candidate, t, at_sizes, how)))
 
     done, stopped = anytime(simulate, _any_time)
@@ -171,7 +167,8 @@ def _simulated(
         plans=options.plans if several else 2,
     )
     try:
-        made = driver.compile_program(verify(candidate.program), how, t, enough=enough)
+        with quiet():
+            made = driver.compile_program(verify(candidate.program), how, t, enough=enough)
     except UserError as error:
         return {size: replace(candidate, refused=error.problem.message) for size in sizes}
     assert made.tuned is not None

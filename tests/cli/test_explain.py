@@ -155,7 +155,7 @@ def test_changes_are_what_simulating_them_gives(tmp_path: Path) -> None:
     plan = plan_of(text, tmp_path)
     t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
     run = simulate(prepare(plan, t), Request(1_000_000, 1_000_000))
-    found = {c.name: c for c in what_if.outcomes(run, None, Options(), lambda _: None)}
+    found = {c.name: c for c in what_if.outcomes(run, None, Options())}
     assert found["mesh links twice as fast"].time == pytest.approx(2 + 5)
     assert found["no latency (α = 0)"].time == pytest.approx(10)
     assert found["protocol LL"].time == pytest.approx(2 + 20)
@@ -171,7 +171,7 @@ def test_changes_compile_programs_anew() -> None:
     t, request = cluster.load(file), Request(1 << 22)
     stops = driver.compile_text(transfer.read(EXAMPLES / "ring_allreduce.rccl"), options, t)
     run = simulate(prepare(stops.plan, t), request)
-    found = {c.name: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}
+    found = {c.name: c for c in what_if.outcomes(run, stops.program, options)}
     other = replace(options, channels=4)
     four = driver.compile_text(transfer.read(EXAMPLES / "ring_allreduce.rccl"), other, t).plan
     assert found["channels 4"].time == pytest.approx(simulate(prepare(four, t), request).time)
@@ -185,7 +185,7 @@ def test_other_transports_are_tried_where_the_cluster_has_them() -> None:
     options, file = Options(prove=False, tune="off"), EXAMPLES / "ring_allreduce.rccl"
     stops = driver.compile_text(transfer.read(file), options, t)
     run = simulate(prepare(stops.plan, t), Request(1 << 22))
-    found = {c.option: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}
+    found = {c.option: c for c in what_if.outcomes(run, stops.program, options)}
     assert {"--transport staged", "--network-lowering put", "--network-lowering slots"} <= set(
         found
     )

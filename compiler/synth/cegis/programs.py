@@ -6,7 +6,6 @@ is HeteCCL's Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +54,6 @@ def solved_program(
     *,
     chunks: int = 1,
     time_limit: float = 60.0,
-    on_phase: Callable[[str], None] = lambda _: None,
 ) -> SolvedProgram:
     """Returns the Program of a schedule with as few steps as a solver finds in `time_limit` s.
 
@@ -89,7 +87,6 @@ def solved_program(
                 time_limit=left,
                 seed=seed,
                 start=start,
-                on_phase=on_phase,
             )
         )
     schedules = [outcome.schedule for outcome in outcomes]

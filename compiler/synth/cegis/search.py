@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.base.diagnostics import InternalError
+from hccc.base.progress import tell
 from hccc.synth.cegis.encode import Encoding, Kept, aggregated, full
 from hccc.synth.cegis.hubs import Hubs, hubs
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
@@ -78,7 +79,6 @@ class Search:
     solver: str
     seed: int
     deadline: float
-    on_phase: Callable[[str], None]
     trace: list[Iteration] = field(default_factory=list)
     interrupted: bool = False
 
@@ -125,7 +125,7 @@ class Search:
         elif encoder.width * len(rest.pre) * (steps - frozen) > LARGEST[self.solver]:
             answer = Answer(Verdict.LARGE)
         else:
-            self.on_phase(f"{steps} steps, {frozen} of them frozen")
+            tell(f"{steps} steps, {frozen} of them frozen")
             encoding = encoder.encode(rest, steps - frozen)
             variables = encoding.model.variables
             answer = solve(encoding.model, self.solver, min(seconds, self.left), self.seed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from hccc.base.diagnostics import InternalError
+from hccc.base.progress import tell
 from hccc.synth.cegis import faithful, fast
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.fill import fill
@@ -23,10 +23,6 @@ Solver = Literal["z3", "highs"]
 EMPTY = Schedule(*np.zeros((4, 0), np.int32))
 
 
-def _quiet(phase: str) -> None:
-    """Tells nobody."""
-
-
 def synthesize(
     c: Chunked,
     demand: Demand,
@@ -36,7 +32,6 @@ def synthesize(
     time_limit: float = 60.0,
     seed: int = 0,
     start: Schedule | None = None,
-    on_phase: Callable[[str], None] = _quiet,
 ) -> Outcome:
     """The best valid schedule found in `time_limit` seconds, or until Ctrl-C.
 
@@ -52,12 +47,12 @@ def synthesize(
     if wrong := violations(best, c, demand):
         raise InternalError(f"the schedule that a search starts from is not valid: {wrong[0]}")
     chosen = solver or ("z3" if mode == "faithful" else "highs")
-    search = Search(c, demand, best, bound, chosen, seed, time.monotonic() + time_limit, on_phase)
+    search = Search(c, demand, best, bound, chosen, seed, time.monotonic() + time_limit)
     try:
         (faithful if mode == "faithful" else fast).run(search)
     except KeyboardInterrupt:
         search.interrupted = True
-        on_phase("interrupted: the best so far")
+        tell("interrupted: the best so far")
     return search.outcome()
 
 
@@ -88,7 +83,6 @@ def allreduce(
     solver: Solver | None = None,
     time_limit: float = 60.0,
     seed: int = 0,
-    on_phase: Callable[[str], None] = _quiet,
 ) -> AllReduce:
     """HeteCCL App. I: chunk k is reduced at rank k mod n (Eq. 7), by an Allgather backwards over
     links turned round in which no rank adds two things to one place in a step (Eq. 8)."""
@@ -101,7 +95,6 @@ def allreduce(
         solver=solver,
         time_limit=time_limit / 2,
         seed=seed,
-        on_phase=on_phase,
     )
     left = time_limit - (time.monotonic() - begin)
     backwards = gather_all(owner, c.n, exclusive=True)
@@ -112,6 +105,5 @@ def allreduce(
         solver=solver,
         time_limit=left,
         seed=seed,
-        on_phase=on_phase,
     )
     return AllReduce(reduced, gather)

@@ -7,12 +7,13 @@ being the owners of the chunks (HeteCCL App. I).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
+from hccc.base.progress import tell
 from hccc.ir.arrays import I4, I8
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
@@ -51,12 +52,8 @@ class GreedyProgram:
         return f"greedy, {self.chunks} chunk{plural} a rank{again}"
 
 
-def greedy_programs(
-    t: Topology, op: OpType, root: int, seed: int, on_phase: Callable[[str], None] = lambda _: None
-) -> Iterator[GreedyProgram]:
+def greedy_programs(t: Topology, op: OpType, root: int, seed: int) -> Iterator[GreedyProgram]:
     """Yields Programs of greedy schedules with different numbers of chunks, fewest first.
-
-    on_phase: is told of each as its search begins.
 
     Raises:
         UserError: E451 there are none for `op`, or a rank cannot be reached.
@@ -72,7 +69,7 @@ def greedy_programs(
             return
         demand = gather_all(owner, len(t))
         for again in (False, True) if several else (False,):
-            on_phase(f"Synthesis: greedy, chunks of a rank: {chunks}")
+            tell(f"Synthesis: greedy, chunks of a rank: {chunks}")
             copies = None if op in SUMS else best_greedy(c, demand, seed, again)
             sums = None if op in COPIES else best_greedy(c.reversed(), demand, seed, again)
             made = from_schedules("Greedy", t, op, root, owner, copies, sums)

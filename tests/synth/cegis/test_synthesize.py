@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.base.diagnostics import InternalError
+from hccc.base.progress import listening
 from hccc.synth.cegis import allreduce, faithful, synthesize
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.encode import Kept
@@ -58,7 +59,8 @@ def test_the_record_of_the_iterations() -> None:
     c = example("heteccl-h20-4+8")
     demand = gather(c)
     said: list[str] = []
-    trace = synthesize(c, demand, mode="faithful", on_phase=said.append).trace
+    with listening(said.append):
+        trace = synthesize(c, demand, mode="faithful").trace
     wrong = violations(saturate(c, demand), c, demand)
     assert (trace[0].violations, trace[0].checkpoint, trace[0].frozen) == (len(wrong), 0, 0)
     assert trace[0].pruned == tuple(violation for violation in wrong if violation.step == 0)
@@ -79,7 +81,7 @@ def test_a_prefix_that_nothing_continues_is_given_up() -> None:
     pre[:, 0] = post[0, 1] = post[1, 2] = True
     demand = Demand(pre, post)
     candidate = Schedule(*np.array([[0, 0, 1, 0], [1, 0, 1, 1], [1, 1, 2, 1]]).T)
-    search = Search(c, demand, fill(c, demand, EMPTY), 2, "z3", 0, time.monotonic() + 30, said)
+    search = Search(c, demand, fill(c, demand, EMPTY), 2, "z3", 0, time.monotonic() + 30)
     kept = Kept(np.zeros(2, np.bool_), np.zeros((2, 3), np.bool_))
     verdict, found = faithful.of_steps(search, candidate, 2, kept)
     assert verdict is Verdict.FOUND
@@ -88,10 +90,6 @@ def test_a_prefix_that_nothing_continues_is_given_up() -> None:
     tried = [(one.checkpoint, one.frozen, one.verdict) for one in search.trace[:2]]
     assert tried[0] == (1, 1, Verdict.NONE)
     assert tried[1] == (1, 0, Verdict.FOUND)
-
-
-def said(phase: str) -> None:
-    """Nobody listens."""
 
 
 def test_a_given_start_is_repaired() -> None:
@@ -172,9 +170,8 @@ def test_interrupted_the_best_so_far_is_returned(mode: Mode, solver: Solver) -> 
 
     gc.disable()  # an interrupt that comes while Hypothesis times a collection is lost
     try:
-        found = synthesize(
-            c, demand, mode=mode, solver=solver, time_limit=3, start=start, on_phase=on_phase
-        )
+        with listening(on_phase):
+            found = synthesize(c, demand, mode=mode, solver=solver, time_limit=3, start=start)
     finally:
         gc.enable()
     assert found.schedule is start
