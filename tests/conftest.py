@@ -1,4 +1,5 @@
-"""What all tests share: golden files, and pages of docs/ whose tables are generated."""
+"""Fixtures and options of all tests: golden files, generated tables in docs/, the installed
+wheel."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _PASSED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes what the tests got over what they expect."""
+    """Adds `--update-golden`: overwrites the expected texts with the actual ones."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
 
 
@@ -41,19 +42,20 @@ def pytest_runtest_makereport(
 
 
 def golden_folder(test: str) -> Path:
-    """Where the golden files of a test lie: `test_ring[cuda]` → tests/golden/test_ring-cuda."""
+    """Returns the folder of a test's golden files: `test_ring[cuda]` →
+    tests/golden/test_ring-cuda."""
     return GOLDEN / test.replace("[", "-").replace("]", "")
 
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in an environment of its own; tests install nothing else there."""
+    """Returns an environment with the wheel; tests install nothing else there."""
     return shared(root_of(tmp_path_factory) / "installed")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
-    """`golden(stage, text)`: text must equal tests/golden/<test>/<stage>.txt.
+    """Yields `golden(stage, text)`: checks that text equals tests/golden/<test>/<stage>.txt.
 
     A missing file fails, and so does one in the test's folder that the test did not ask for.
     """
@@ -76,8 +78,9 @@ def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
 
 @pytest.fixture
 def generated(request: pytest.FixtureRequest) -> Callable[[str, str, str], None]:
-    """`generated(page, name, text)`: text must stand in docs/<page> between the lines
-    `<!-- NAME: generated -->` and `<!-- end of NAME -->`; `--update-golden` writes it there."""
+    """Returns `generated(page, name, text)`: checks that text stands in docs/<page> between the
+    lines `<!-- NAME: generated -->` and `<!-- end of NAME -->`; `--update-golden` writes it
+    there."""
     update = bool(request.config.getoption("--update-golden"))
 
     def check(page: str, name: str, text: str) -> None:

@@ -51,7 +51,7 @@ class Function:
     labels: dict[str, int]
 
     def count(self, name: str) -> int:
-        """How many instructions are called so."""
+        """Counts the instructions of this name."""
         return sum(i.name == name for i in self.code)
 
 
@@ -71,7 +71,7 @@ class Fault:
 
 
 def functions(text: str) -> Iterator[Function]:
-    """The functions of a module in assembly."""
+    """Yields the functions of a module in assembly."""
     kernels = set(re.findall(r"^\s*\.amdhsa_kernel (\S+)", text, re.M))
     name, code, labels = "", list[Instruction](), dict[str, int]()
     for number, raw in enumerate(text.splitlines(), 1):
@@ -89,7 +89,8 @@ def functions(text: str) -> Iterator[Function]:
 
 
 def far_target(f: Function, at: int) -> int:
-    """Where a jump through registers leads that the two instructions before it have computed."""
+    """Returns the target of a jump through registers that the two instructions before it
+    compute."""
     distance = re.search(r"\((\S+)-\.Lpost_getpc\d+\)", f.code[max(at - 1, 0)].operands)
     if not distance:
         i = f.code[at]
@@ -98,7 +99,7 @@ def far_target(f: Function, at: int) -> int:
 
 
 def successors(f: Function, at: int) -> list[int]:
-    """What may execute after instruction `at`. ValueError: a jump whose target is not known."""
+    """Returns the instructions that may follow `at`. ValueError: a jump's target is not known."""
     i = f.code[at]
     if i.name in ENDS:
         return []
@@ -110,7 +111,7 @@ def successors(f: Function, at: int) -> list[int]:
 
 
 def after(i: Instruction, outstanding: int) -> int:
-    """What is outstanding after an instruction."""
+    """Returns the set of operations outstanding after an instruction, given the set before it."""
     if i.name == "s_waitcnt" and "vmcnt(0)" in i.operands:
         return 0
     if i.name in CALLS:
@@ -119,7 +120,7 @@ def after(i: Instruction, outstanding: int) -> int:
 
 
 def forbidden(i: Instruction) -> int:
-    """What must not be outstanding when an instruction executes."""
+    """Returns the set of operations that must not be outstanding when an instruction executes."""
     if "cmpswap" in i.name:
         return 0
     if i.name == "s_barrier":
@@ -128,7 +129,7 @@ def forbidden(i: Instruction) -> int:
 
 
 def before_each(f: Function) -> list[int]:
-    """What may be outstanding before each instruction: the union over all paths to it."""
+    """Returns what may be outstanding before each instruction: the union over all paths to it."""
     found = [-1] * len(f.code)  # -1: not reached
     todo = [(0, 0 if f.kernel else ANYTHING)]
     while todo:
@@ -143,7 +144,7 @@ def before_each(f: Function) -> list[int]:
 
 
 def faults(f: Function) -> list[Fault]:
-    """Where a function breaks a law, by line."""
+    """Lists where a function breaks a law, by line."""
     found = []
     for i, outstanding in zip(f.code, before_each(f), strict=True):
         wrong = max(outstanding, 0) & forbidden(i)

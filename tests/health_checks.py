@@ -1,4 +1,4 @@
-"""Hypothesis's health checks: what tests suppress whose examples take long to draw."""
+"""Hypothesis's health checks that tests suppress when their examples take long to draw."""
 
 from hypothesis import HealthCheck
 

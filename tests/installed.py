@@ -31,13 +31,13 @@ class Installed:
     path: str = ""
 
     def environment(self) -> dict[str, str]:
-        """What a shell has in which the environment is active, and nothing of this tree's."""
+        """Returns a shell's variables with the environment active and nothing of this tree's."""
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HCCC"))}
         plain["PATH"] = f"{self.bin}{os.pathsep}{plain.get('PATH', os.defpath)}"
         return plain | ({"PYTHONPATH": self.path} if self.path else {})
 
     def done(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
-        """A command that has ended: one of the environment's, or any other."""
+        """Runs a command of the environment, or any other, and returns it once it has ended."""
         own = self.bin / str(argv[0])
         command = [str(own) if own.exists() else str(argv[0]), *map(str, argv[1:])]
         return subprocess.run(
@@ -51,13 +51,13 @@ class Installed:
         )
 
     def run(self, *argv: str | Path) -> str:
-        """What a command prints; it must exit with 0."""
+        """Returns the output of a command; it must exit with 0."""
         done = self.done(*argv)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def at(self, place: Path, path: str = "") -> Installed:
-        """The same in another folder."""
+        """Returns the same environment in another folder."""
         return replace(self, place=place, path=path)
 
 
@@ -70,7 +70,8 @@ def pip(*argv: str | Path) -> None:
 
 
 def shared(folder: Path) -> Installed:
-    """The environment in `folder`, which whoever comes first makes: pytest's workers share it."""
+    """Returns the environment in `folder`, made by the first of pytest's workers that asks for
+    it."""
     folder.mkdir(exist_ok=True)
     made = folder / "made"
     with (folder / "lock").open("w") as lock:
@@ -82,7 +83,7 @@ def shared(folder: Path) -> Installed:
 
 
 def _make(place: Path) -> None:
-    """The wheel in an environment of its own, which borrows the dependencies of this one."""
+    """Installs the wheel in an environment of its own that borrows this one's dependencies."""
     for name in _files():
         target = place / "tree" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +102,7 @@ def _make(place: Path) -> None:
 
 
 def root_of(factory: pytest.TempPathFactory) -> Path:
-    """A folder of the session, the same for all of pytest's workers."""
+    """Returns a folder of the session, the same for all of pytest's workers."""
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 

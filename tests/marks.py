@@ -12,10 +12,10 @@ LONG = int(os.environ.get("HCCC_LONG", "1"))  # how many times as many random ca
 
 
 def slow(*values: Any) -> Any:
-    """One parameter, or one for each argument, of a test that then takes long: `-m slow`."""
+    """Marks a parameter (or one value for each argument) as a slow case of a test: `-m slow`."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def some(values: Sequence[Any], every: int) -> list[Any]:
-    """Every so many of the cases of a slow test, or all with HCCC_LONG above 1."""
+    """Returns every `every`-th case of a slow test, or all with HCCC_LONG above 1."""
     return list(values if LONG > 1 else values[::every])

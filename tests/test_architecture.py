@@ -77,14 +77,14 @@ COMPILING = {"synthesize"}
 
 
 def _part(path: Path) -> str:
-    """`ir`, `lang`, …; `runtime`; or the name of one of compiler's own modules."""
+    """Returns a file's part: `ir`, `lang`, …; `runtime`; or a name of compiler's own modules."""
     if RUNTIME in path.resolve().parents:
         return "runtime"
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def _imports(path: Path, within: str = "hccc") -> set[str]:
-    """The parts of hccc, or of a room, that a file imports, wherever in it."""
+    """Returns the parts of hccc, or of the package `within`, that a file imports anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []

@@ -15,7 +15,7 @@ CONFTEST = (TESTS / "conftest.py").read_text(encoding="utf-8")
 
 
 def _golden_tests() -> set[str]:
-    """The names of all test functions that take the fixture."""
+    """Returns the names of all test functions that take the fixture."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in TESTS.rglob("test_*.py"))
     return {
         node.name
@@ -42,7 +42,7 @@ def test_every_folder_has_a_test(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A suite of one golden test with this repository's conftest; the file is right."""
+    """Makes a suite of one golden test with this repository's conftest and a right golden file."""
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile("def test_one(golden):\n    golden('stage', 'right\\n')\n")
     folder = pytester.mkdir("golden") / "test_one"

@@ -19,7 +19,7 @@ SHIPPED = {
 
 
 def _files() -> list[str]:
-    """What git has, or would commit."""
+    """Lists the files that git has, or would commit."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: nothing says which files belong")
     listed = subprocess.run(
@@ -34,7 +34,7 @@ def _files() -> list[str]:
 
 
 def _in_wheel(name: str) -> str | None:
-    """What the wheel calls a file; None for what it must not have."""
+    """Returns a file's name in the wheel; None: it must not be there."""
     path = PurePosixPath(name)
     if shelf := SHIPPED.get((str(path.parent), path.suffix)):
         return f"hccc/shipped/{shelf}/{path.name}"
@@ -46,7 +46,8 @@ def _in_wheel(name: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names in a wheel, built offline from a copy: an earlier `build/` must not leak in."""
+    """Returns the names in a wheel, built offline from a copy: an earlier `build/` must not leak
+    in."""
     place = tmp_path_factory.mktemp("wheel")
     tree = place / "tree"
     for name in _files():

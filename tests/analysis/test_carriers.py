@@ -31,7 +31,7 @@ REPLACED = [
 
 
 def on_nodes(p: Program, gpus: int = 1, **chosen: str) -> Plan:
-    """The plan of `p` with so many GPUs a node, unfused, and puts between nodes."""
+    """Compiles `p` with `gpus` GPUs a node, unfused, with puts between nodes."""
     way = Options(network_lowering="put", fuse="none", allocator="connection", **chosen)  # type: ignore[arg-type]
     return compile_program(replace(p, gpus_per_node=gpus, nics_per_node=gpus), way).plan
 
@@ -89,7 +89,7 @@ def test_what_a_proxy_has_not_read_yet_is_not_overwritten() -> None:
 
 
 def wrong(plan: Plan, x: list[np.ndarray], want: list[np.ndarray], seed: int) -> bool:
-    """Whether an interleaving gives other data, or reads what was never written."""
+    """Tells whether an interleaving gives other data, or reads a place never written."""
     try:
         got = execute(plan, x, in_place=bool(seed % 2), seed=seed)
     except Poison:

@@ -18,7 +18,7 @@ from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 
 @st.composite
 def orders(draw: st.DrawFn) -> tuple[I8, Csr]:
-    """Blocks of primitives and edges between them that respect one hidden order."""
+    """Draws blocks of primitives and edges between them that respect one hidden order."""
     sizes = draw(st.lists(st.integers(0, 7), min_size=1, max_size=6))
     tb_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     n = int(tb_ptr[-1])
@@ -94,7 +94,7 @@ def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
 
 
 def test_labels_never_claim_what_is_not_so() -> None:
-    """What they leave open is left to the clocks; what they say is right."""
+    """An order that labels claim is true; pairs they leave open go to the clocks."""
     rng = np.random.default_rng(7)
     for _ in range(20):
         n = 60

@@ -18,7 +18,8 @@ TRANSPORTS = [Transport.DIRECT, Transport.STAGED]
 
 
 def plain(p: Primitives) -> dict[int, int]:
-    """By task: 0 where nobody else's work comes before, else one more than the deepest of it."""
+    """Returns each task's depth: 0 without predecessors at other ranks, else one more than the
+    deepest of them."""
     t = p.dag.program.transfers
     maker = [int(row["dst"] if row["op"] == Op.RRC else row["src"]) for row in t]
     found = dict[int, int]()

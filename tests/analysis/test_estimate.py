@@ -30,7 +30,7 @@ def primitives(p: Program, topology: Topology, channels: int = 1) -> Primitives:
 
 
 def units(p: Primitives) -> np.ndarray:
-    """µs of each primitive for one micro-batch, every one in a block of its own."""
+    """Returns µs of each primitive for one micro-batch, with each primitive in its own block."""
     blocks = np.arange(len(p), dtype=np.int32)
     one, two = (estimate(p, blocks, batches) for batches in (1, 2))
     return (two.end - two.start) - (one.end - one.start)

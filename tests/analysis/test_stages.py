@@ -26,7 +26,7 @@ from tests.passes.textbook import (
 
 
 def by_hand(p: Program) -> list[int]:
-    """Every task's stage from the definition, over all paths."""
+    """Returns every task's stage from the definition, over all paths."""
     dag = depend(p)
     node = [r // p.gpus_per_node for r in range(p.collective.n_ranks)]
     crosses = [node[t["src"]] != node[t["dst"]] for t in p.transfers]

@@ -159,7 +159,7 @@ def test_a_plan_file_may_tell_of_options_that_there_are_not(tmp_path: Path) -> N
 
 
 def made(**changes: Any) -> hccc.Program:
-    """A Program that breaks what every Program must keep."""
+    """Makes a Program that breaks a rule of every Program."""
     compiled = hccc.compile(TEXT)
     assert isinstance(compiled, hccc.CompiledProgram)
     return replace(compiled.program, **changes)

@@ -1,4 +1,5 @@
-"""The registry of codes: what is raised is in it, what is in it is raised, docs/errors.md says so.
+"""The registry of codes: every code raised is in it, every code in it is raised and in
+docs/errors.md.
 
 Codes are found in the source as they are written there: every string constant that is one.
 """
@@ -23,7 +24,7 @@ PAGE = ROOT / "docs" / "errors.md"
 
 
 def _written() -> dict[str, set[str]]:
-    """Code → the files (of compiler/ and runtime/) that have it as a string."""
+    """Returns the files (of compiler/ and runtime/) that have each code as a string."""
     found = defaultdict(set)
     for path in SOURCES:
         if path == PACKAGE / "codes.py":
@@ -36,7 +37,7 @@ def _written() -> dict[str, set[str]]:
 
 
 def _built() -> Iterator[tuple[Path, int, str]]:
-    """(file, line, first string) of every call that builds an error."""
+    """Yields (file, line, first string) of every call that builds an error."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):

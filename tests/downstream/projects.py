@@ -35,7 +35,7 @@ class Project:
         return self.hccc.done("cmake", "--build", self.build)
 
     def built(self) -> str:
-        """What a build that ends well prints."""
+        """Returns the output of a build that ends well."""
         done = self.make()
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -57,12 +57,12 @@ def newer(path: Path) -> None:
 
 
 def copied(name: str, place: Path) -> Path:
-    """A project's sources, in a folder that does not exist yet."""
+    """Copies a project's sources to a folder that does not exist yet."""
     return Path(shutil.copytree(EXAMPLES / name, place))
 
 
 def project(place: Path, installed: Installed, *options: str, name: str = "cmake") -> Project:
-    """A C project, configured and built."""
+    """Configures and builds a C project."""
     made = Project(copied(name, place / "a project"), place / "its build", installed)
     done = made.configure(*options)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -18,13 +18,13 @@ GENERATORS = {"Ninja": "ninja", "Unix Makefiles": "make"}
 
 @pytest.fixture(params=some(list(GENERATORS), 2))
 def built(request: pytest.FixtureRequest, tmp_path: Path, installed: Installed) -> Project:
-    """The C project, by each kind of build tool, in folders whose names have spaces."""
+    """Builds the C project by each kind of build tool, in folders whose names have spaces."""
     tools(["cmake", "cc", "c++", GENERATORS[request.param]])
     return project(tmp_path, installed, "-G", request.param)
 
 
 def compiled(said: str) -> set[str]:
-    """The sources that a build compiled, by the ends of the names of their objects."""
+    """Returns the sources that a build compiled, by the ends of the names of their objects."""
     return set(re.findall(r"Building \w+ object \S*?([^/\s]+)\.o\b", said))
 
 

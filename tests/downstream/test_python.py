@@ -30,7 +30,7 @@ PROJECTS = {"python_setuptools": "ring_setuptools", "python_cmake": "ring_cmake"
 
 
 def wheel(installed: Installed, source: Path, place: Path) -> Path:
-    """The wheel of a project."""
+    """Builds the wheel of a project."""
     place.mkdir(exist_ok=True)
     installed.run(
         "python", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", place, source

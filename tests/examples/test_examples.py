@@ -41,7 +41,7 @@ compiled_example = pytest.mark.parametrize(
 
 
 def run(path: Path, *options: str) -> list[dict[str, Any]]:
-    """The rows of `hccc run --json`, each checked on every element of every rank."""
+    """Returns the rows of `hccc run --json`, each checked on every element of every rank."""
     shown = CliRunner().invoke(cli, ["run", str(path), "--json", "-n", "1", "-w", "1", *options])
     assert shown.exit_code == 0, shown.output
     rows: list[dict[str, Any]] = json.loads(shown.stdout)["results"]
@@ -50,7 +50,7 @@ def run(path: Path, *options: str) -> list[dict[str, Any]]:
 
 
 def wrong(rows: list[dict[str, Any]]) -> list[object]:
-    """`nwrong` of every row, out of place and in place."""
+    """Lists `nwrong` of every row, out of place and in place."""
     return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]
 
 
@@ -98,7 +98,7 @@ def test_every_operation(dtype: str) -> None:
 
 
 def emitted(path: Path, into: Path) -> Path:
-    """The directory of an example's sources."""
+    """Writes an example's sources and returns their directory."""
     plan = driver.compile_text(transfer.read(path), Options()).plan
     directory.write(
         into / "kernels", directory.files(Catalogue.of(plan), TARGETS, plan_json.dumps(plan))
@@ -107,7 +107,7 @@ def emitted(path: Path, into: Path) -> Path:
 
 
 def compiled(arguments: list[str], where: Path) -> str:
-    """What a compiler said; it must succeed."""
+    """Returns a compiler's messages; it must succeed."""
     done = subprocess.run(arguments, cwd=where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr

@@ -34,7 +34,7 @@ sizes = st.integers(0, 2 * MOST_BYTES)
 
 
 def listed(kinds: dict[bool, Kind]) -> list[Range]:
-    """The ranges of each kind of call."""
+    """Lists the ranges of each kind of call."""
     return [
         Range(in_place, begin, *how)
         for in_place, (starts, hows) in kinds.items()

@@ -16,12 +16,12 @@ from tests.ir.test_plan_json import _text
 
 
 def plan() -> Plan:
-    """A ring of eight ranks."""
+    """Returns the plan of a ring of eight ranks."""
     return plan_json.loads(_text("ring_allreduce", Transport.DIRECT))
 
 
 def complaint(broken: Plan) -> tuple[str, str]:
-    """The code and the text of what is wrong."""
+    """Returns the code and the text of the fault found."""
     with pytest.raises(UserError) as caught:
         plan_check.check(broken)
     return caught.value.problem.code, caught.value.problem.message
@@ -80,7 +80,7 @@ def test_slots_of_a_rank_are_ints() -> None:
 
 
 def mixed(name: str) -> Plan:
-    """A direct plan of eight ranks, said to run on two memory domains."""
+    """Returns a direct plan of eight ranks relabelled as mixed, on two memory domains."""
     made = plan_json.loads(_text(name, Transport.DIRECT))
     return replace(made, transport=Transport.MIXED, memory_domain=np.arange(8) // 4)
 

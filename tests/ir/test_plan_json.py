@@ -230,7 +230,7 @@ def test_one_wrong_value(path: tuple[str | int, ...], value: object, code: str, 
 
 
 def _integers(kind: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The path of every integer outside the columns."""
+    """Lists the path of every integer outside the columns."""
     found: list[tuple[str, ...]] = []
     for key, inner in kind.get("properties", {}).items():
         inner = plan_json.schema()["definitions"].get(inner.get("$ref", "").split("/")[-1], inner)

@@ -31,7 +31,7 @@ def _blocks(page: str, kind: str) -> list[str]:
 
 
 def _rows(page: str, first: str) -> list[list[str]]:
-    """The cells of the table whose first column is called `first`."""
+    """Returns the cells of the table whose first column is called `first`."""
     lines = iter(page.split(f"\n| {first} |", 2 if first == "OpType" else 1)[-1].splitlines()[2:])
     cells = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""`hccc run --hosts`: what starts on a host, what is sent there, and hosts that fail.
+"""`hccc run --hosts`: processes started on hosts, files sent there, and hosts that fail.
 
 A script stands for the remote shell. In quick tests its hosts are this one, in slow ones network
 namespaces.
@@ -78,7 +78,7 @@ def variables_of_runs(shell: Path, cache: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An AllReduce of four ranks that share memory."""
+    """Writes an AllReduce of four ranks that share memory."""
     compiled = api.compile(plans.mesh_allreduce(4), Options(tune="off"))
     place = tmp_path_factory.mktemp("mesh") / "kernels"
     api.write(compiled, place, targets=["cpu"])
@@ -87,7 +87,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An AllReduce over two nodes of two ranks."""
+    """Writes an AllReduce over two nodes of two ranks."""
     compiled = api.compile(plans.hierarchical_mesh(2, 2, channels=2), Options(tune="off"))
     place = tmp_path_factory.mktemp("nodes") / "kernels"
     api.write(compiled, place, targets=["cpu"])
@@ -182,7 +182,7 @@ def test_old_kernels_are_forgotten(mesh: Path, cache: Path) -> None:
 
 
 def test_variables_that_hosts_get(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those that say who a process is, nor any secret."""
+    """Neither variables that identify a process nor secrets are sent."""
     for name in ("HCCC_DEBUG", "UCX_TLS", "HCCC_SECRET", "HCCC_HOST_ID", "HCCC_RANK", "AWS_KEY"):
         monkeypatch.setenv(name, "x")
     assert {"HCCC_DEBUG", "UCX_TLS"} <= set(variables())
@@ -281,12 +281,12 @@ class Run:
         self._started = self.started()
 
     def started(self) -> list[psutil.Process]:
-        """The processes of hosts and ranks, oldest first."""
+        """Lists the processes of hosts and ranks, oldest first."""
         below = psutil.Process(self.process.pid).children(recursive=True)
         return sorted(filter(is_of_run, below), key=lambda process: process.pid)
 
     def nothing_is_left(self) -> None:
-        """Whatever was started has ended."""
+        """Checks that every started process has ended."""
         _, alive = psutil.wait_procs(self._started, timeout=10)
         assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
@@ -303,7 +303,7 @@ def endless(place: Path, hosts: Sequence[Any]) -> Iterator[Run]:
 
 
 def left_running() -> list[psutil.Process]:
-    """What a run of this process started and left."""
+    """Lists the processes that a run of this process started and left."""
     started = [p for p in psutil.Process().children(recursive=True) if is_of_run(p)]
     left: list[psutil.Process] = psutil.wait_procs(started, timeout=5)[1]
     return left

@@ -40,7 +40,7 @@ def pairs(n: int) -> tuple[I4, I4]:
 
 
 def model(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
-    """What u → v uses, its bandwidth (0: no way) and latency, by the rules one after the other."""
+    """Returns the groups that u → v uses, its bandwidth (0: no way) and latency, rule by rule."""
     used, bandwidth, alpha = unlimited(t, u, v)
     for j in range(t.n_switches, len(t.side_a)):
         a, b, k = set(t.side_a.row(j)), set(t.side_b.row(j)), t.first_switch + j
@@ -52,7 +52,7 @@ def model(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
 
 
 def unlimited(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
-    """The same without LIMIT groups."""
+    """Returns `model`'s values without LIMIT groups."""
     for i in range(len(t.links)):
         if (t.link_src[i], t.link_dst[i]) == (u, v):
             return {("link", i)}, float(t.links.capacity[i]), float(t.links.alpha[i])
@@ -108,7 +108,7 @@ def test_routes_are_the_models(text: str) -> None:
 
 
 def _name(t: Topology, resource: int, u: int, v: int) -> object:
-    """The model's name of a resource number, as `routes` documents them."""
+    """Returns the model's name of a resource number, as `routes` documents them."""
     groups = 2 * len(t.shared)
     if resource < groups:
         return ("out", "in")[resource % 2], resource // 2

@@ -55,7 +55,7 @@ def blocks_per_rank(p: Primitives, blocks: Blocks) -> I8:
 
 
 def makespan(p: Primitives, blocks: Blocks) -> float:
-    """The estimate with blocks numbered over all ranks."""
+    """Returns the estimated makespan with blocks numbered over all ranks."""
     return estimate(p, (p.owner * (blocks.tb.max() + 1) + blocks.tb).astype(np.int32)).makespan
 
 
@@ -182,7 +182,7 @@ def test_blocks_are_numbered_from_zero_without_gaps() -> None:
 
 
 def swaps(plan: Plan) -> Iterator[tuple[int, int]]:
-    """Any two primitives of one block."""
+    """Yields all pairs of primitives of one block."""
     for b in range(len(plan.tb_ptr) - 1):
         yield from combinations(range(int(plan.tb_ptr[b]), int(plan.tb_ptr[b + 1])), 2)
 

@@ -24,7 +24,7 @@ def edges(dag: Dag) -> set[tuple[int, int]]:
 
 
 def without(dag: Dag, k: int) -> Dag:
-    """`dag` without its k-th edge."""
+    """Removes the k-th edge of `dag`."""
     return replace(dag, preds=without_edge(dag.preds, k))
 
 

@@ -109,13 +109,13 @@ def test_operands_are_limited() -> None:
 
 
 def merges(p: Primitives) -> list[tuple[int, int]]:
-    """Every merge of two primitives of one owner and chunk: (head, member)."""
+    """Lists every merge of two primitives of one owner and chunk: (head, member)."""
     same = (p.owner[:, None] == p.owner) & (p.chunk[:, None] == p.chunk)
     return [(int(a), int(b)) for a, b in np.argwhere(same) if a != b]
 
 
 def merged(p: Primitives, into: int, member: int) -> Primitives:
-    """`member` merged into `into`, as fuse would: a chain, a multi-put, or a result's put."""
+    """Merges `member` into `into` as fuse would: a chain, a multi-put, or a result's put."""
     rep = np.arange(len(p), dtype=np.int32)
     rep[member] = into
     keep_src, keep_dst = np.ones(len(p.src.rank), np.bool_), np.ones(len(p.dst.rank), np.bool_)
@@ -144,13 +144,14 @@ def test_no_wrong_merge_survives(name: str, most: int) -> None:
 
 
 def mixed(name: str, gpus: int = 2, network: str = "slots") -> Primitives:
-    """A small program on nodes of `gpus` ranks."""
+    """Makes the primitives of a small program on nodes of `gpus` ranks."""
     p = replace(SMALL[name], gpus_per_node=gpus)
     return lower(hpds(depend(verify(p))), Transport.AUTO, network)
 
 
 def kinds(p: Primitives) -> set[tuple[int, int, int, int]]:
-    """(sources in memory, messages taken, places written, messages sent) of the primitives."""
+    """Returns (sources in memory, messages taken, places written, messages sent) of the
+    primitives."""
     n, queue = len(p), Buffer.QUEUE
     columns = []
     for o in (p.src, p.dst):

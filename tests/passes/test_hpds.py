@@ -53,7 +53,8 @@ HM = [f(n, g) for f in (hm_allreduce, hm_allgather) for n, g in [(2, 4), (2, 8),
 
 
 def links(program: Program, i: int) -> list[tuple[int | str, ...]]:
-    """What task i occupies, told without Topology: a pair of GPUs, or two NIC sides."""
+    """Returns the links that task i occupies, without Topology: a pair of GPUs, or two NIC
+    sides."""
     t, per, nics = program.transfers[i], program.gpus_per_node, program.nics_per_node
     src, dst = int(t["src"]), int(t["dst"])
     if src // per == dst // per:
@@ -182,7 +183,7 @@ def test_hpds_is_algorithm_1(p: Program | Dag) -> None:
 
 @st.composite
 def tables(draw: st.DrawFn, most: int) -> Program:
-    """Programs of any transfers, right or wrong, on nodes that share NICs."""
+    """Draws programs of any transfers, right or wrong, on nodes that share NICs."""
     per_node = draw(st.sampled_from([1, 2, 4]))
     ranks, chunks = per_node * draw(st.integers(2, 4)), draw(st.integers(1, 6))
     rows = draw(

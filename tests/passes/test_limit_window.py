@@ -20,8 +20,8 @@ from tests.passes.textbook import lowered, ring_allreduce, works
 
 
 def ring_in_one_block(slots: int = 2) -> Plan:
-    """A ring of four nodes: what arrives is sent on by the primitive that reduces it, and each
-    rank's one thread block has both turns of a chunk."""
+    """Makes the plan of a ring of four nodes with one thread block a rank: a primitive reduces each
+    chunk that arrives and sends it on, and the block has both turns of a chunk."""
     way = Options(network_lowering="slots", fuse="full", max_sms=1, slots=slots)
     return compile_program(replace(ring_allreduce(4), gpus_per_node=1, nics_per_node=1), way).plan
 

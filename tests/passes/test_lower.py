@@ -92,7 +92,7 @@ def test_no_wrong_version_survives(name: str, transport: Transport, most: int) -
 
 
 def on_nodes(p: Program, gpus: int, network: str) -> Primitives:
-    """`p` with so many GPUs a node, as mixed primitives."""
+    """Lowers `p`, with `gpus` GPUs a node, to mixed primitives."""
     return lower(hpds(depend(verify(replace(p, gpus_per_node=gpus)))), Transport.AUTO, network)
 
 

@@ -125,7 +125,8 @@ def test_no_wrong_guard_survives(name: str, most: int) -> None:
 
 
 def operand_faults(plan: Plan) -> Iterator[tuple[str, int, dict[str, int]]]:
-    """Every operand at the next slot, the slot before, the next rank, in each other buffer."""
+    """Yields every operand at the next slot, the slot before, the next rank, in each other
+    buffer."""
     for side in ("src", "dst"):
         o = getattr(plan, side)
         for k in range(len(o.rank)):

@@ -38,7 +38,7 @@ from tests.passes.textbook import (
 
 
 def staged(p: Program) -> Primitives:
-    """In program order, as NCCL's kernels are written."""
+    """Lowers `p` in program order, as NCCL's kernels are written."""
     return lower(round_robin(depend(verify(p))), Transport.STAGED)
 
 

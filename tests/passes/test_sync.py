@@ -38,7 +38,7 @@ COMPILED = [
 
 
 def order_graph(plan: Plan) -> "nx.DiGraph[int]":
-    """Program order and waits of a Plan, as networkx sees them."""
+    """Returns program order and waits of a Plan as a graph of networkx."""
     waits, graph = enforced(plan), nx.DiGraph()
     graph.add_nodes_from(range(len(plan)))
     graph.add_edges_from(zip(waits.index.tolist(), waits.owner().tolist(), strict=True))
@@ -48,7 +48,7 @@ def order_graph(plan: Plan) -> "nx.DiGraph[int]":
 
 
 def synced(p: Primitives, allocator: str = "connection") -> tuple[Primitives, Plan, I8]:
-    """The Plan, and the row of the Plan of every primitive."""
+    """Returns the primitives, the Plan, and each primitive's row in the Plan."""
     blocks = allocate(place(p), allocator)
     p = blocks.primitives
     return p, sync(blocks, "", 2), np.argsort(np.lexsort((np.arange(len(p)), blocks.tb, p.owner)))

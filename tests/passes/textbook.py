@@ -36,7 +36,7 @@ SWEEP = pytest.mark.parametrize("most", [8, pytest.param(1 << 30, marks=pytest.m
 
 
 def few(faults: Iterable[T], most: int) -> list[T]:
-    """At most `most` of the faults, evenly spread."""
+    """Returns at most `most` of the faults, evenly spread."""
     faults = list(faults)
     return faults[:: -(-len(faults) // most)] if faults else []
 
@@ -51,7 +51,7 @@ def program(
     nics: int | None = None,
     root: int = 0,
 ) -> Program:
-    """A Program of (src, dst, step, chunk, op) rows."""
+    """Makes a Program of (src, dst, step, chunk, op) rows."""
     table = np.zeros(len(rows), TRANSFER)
     for k, name in enumerate(["src", "dst", "step", "chunk", "op"]):
         table[name] = np.asarray(rows).reshape(-1, 5)[:, k]
@@ -80,14 +80,14 @@ def ring_allreduce(r: int) -> Program:
 
 
 def mesh_allreduce(r: int) -> Program:
-    """Everybody reduces its chunk from all, then gives it to all."""
+    """Makes an AllReduce in which each rank reduces its chunk from all, then gives it to all."""
     rows = [(s, d, s, d, RRC) for d in range(r) for s in range(r) if s != d]
     rows += [(s, d, r, s, RECV) for d in range(r) for s in range(r) if s != d]
     return program(OpType.ALLREDUCE, r, r, rows)
 
 
 def hm_allreduce(n: int, g: int) -> Program:
-    """ResCCL Fig. 16: hierarchical mesh over n nodes of g GPUs."""
+    """Makes ResCCL Fig. 16: hierarchical mesh over n nodes of g GPUs."""
     r = n * g
     rows: list[Row] = []
     for node in range(n):
@@ -107,7 +107,7 @@ def hm_allreduce(n: int, g: int) -> Program:
 
 
 def hm_allgather(n: int, g: int) -> Program:
-    """Rings between nodes, then a mesh within each."""
+    """Makes an AllGather by rings between nodes, then a mesh within each."""
     r = n * g
     rows = [(s, (s + g) % r, b, (s - b * g) % r, RECV) for b in range(n - 1) for s in range(r)]
     for s in range(r):
@@ -127,7 +127,7 @@ def sendrecv(r: int) -> Program:
 
 
 def broadcast(r: int) -> Program:
-    """A binomial tree; r is a power of two."""
+    """Makes a Broadcast of two chunks along a binomial tree; r is a power of two."""
     rows = [
         (s, s + 2**k, k, c, RECV)
         for k in range(r.bit_length() - 1)
@@ -138,7 +138,7 @@ def broadcast(r: int) -> Program:
 
 
 def one_link(n: int) -> Program:
-    """Every transfer of one chunk over one link, each after the one before."""
+    """Makes n transfers of one chunk over one link, each after the one before."""
     return program(OpType.BROADCAST, 2, 1, [(0, 1, i, 0, RECV) for i in range(n)])
 
 
@@ -159,13 +159,13 @@ def gather(r: int) -> Program:
 
 
 def flat_broadcast(r: int) -> Program:
-    """The root sends each of r chunks to everybody: one chunk never waits for another."""
+    """Makes a Broadcast of r chunks from the root to every rank: no chunk waits for another."""
     rows = [(0, d, 0, c, RECV) for d in range(1, r) for c in range(r)]
     return program(OpType.BROADCAST, r, r, rows, gpus=1)
 
 
 def all_pairs(r: int) -> Dag:
-    """A Dag that no program has: all pairs of ranks in one chunk, no task after another."""
+    """Makes a Dag that no program has: all pairs of ranks in one chunk, no task after another."""
     dag = depend(replace(alltoall(r), gpus_per_node=1, nics_per_node=1))
     together = dag.program.transfers.copy()
     together["chunk"] = 0
@@ -186,7 +186,7 @@ SMALL = {
 
 
 def alg_1(dag: Dag) -> list[list[int]]:
-    """ResCCL Alg. 1 by the letter: the sub-pipelines, lists of tasks.
+    """Returns the sub-pipelines (lists of tasks) of ResCCL Alg. 1 by the letter.
 
     Of the chunks with ready tasks the one served least goes first, then the one with the smaller
     id; it takes every ready task, longest ready first, whose resources the sub-pipeline does not
@@ -227,17 +227,17 @@ def alg_1(dag: Dag) -> list[list[int]]:
 
 
 def lowered(p: Program, transport: Transport = Transport.DIRECT) -> Primitives:
-    """`p` as primitives in HPDS order, nothing fused."""
+    """Lowers `p` to primitives in HPDS order, nothing fused."""
     return lower(hpds(depend(verify(p))), transport)
 
 
 def planned(p: Primitives, allocator: str = "connection", slots: int = 2) -> Plan:
-    """The rest of the passes."""
+    """Runs the passes after lowering."""
     return sync(allocate(place(p), allocator), "", slots)
 
 
 def verdict(plan: Plan) -> str | None:
-    """The code of the proof that refuses `plan`, or None.
+    """Returns the code of the proof that refuses `plan`, or None.
 
     Proofs index memory with a Plan's numbers, so a Plan that is not even well formed stops at
     `plan_check`; two of its complaints (spare memory, an idle flag) harm no proof.
@@ -252,7 +252,7 @@ def verdict(plan: Plan) -> str | None:
 
 
 def works(plan: Plan, micro_batches: int = 2, seeds: int = 4) -> bool:
-    """Whether `plan` gives the right data in some interleavings, in and out of place."""
+    """Tells whether `plan` gives the right data in some interleavings, in and out of place."""
     x = exact_inputs(plan.collective, np.int64, (micro_batches,))
     want = expected(plan.collective, x, "sum", np.int64)
     for seed in range(seeds):
@@ -264,12 +264,12 @@ def works(plan: Plan, micro_batches: int = 2, seeds: int = 4) -> bool:
 
 
 def with_operands(plan: Plan, side: str, operands: Operands) -> Plan:
-    """`plan` with other sources ("src") or destinations ("dst")."""
+    """Replaces the sources ("src") or destinations ("dst") of `plan`."""
     return replace(plan, src=operands) if side == "src" else replace(plan, dst=operands)
 
 
 def made(build: Callable[[], T]) -> T | None:
-    """What `build()` makes, or None when a pass itself refuses to."""
+    """Returns the result of `build()`, or None when a pass refuses."""
     try:
         return build()
     except InternalError:
@@ -277,5 +277,5 @@ def made(build: Callable[[], T]) -> T | None:
 
 
 def shapes(p: Primitives) -> Counter[tuple[int, int]]:
-    """How many primitives have k sources and d destinations."""
+    """Counts the primitives with k sources and d destinations, by (k, d)."""
     return Counter(zip(p.src.counts().tolist(), p.dst.counts().tolist(), strict=True))

@@ -27,7 +27,7 @@ CACHE = 1 << 20  # bytes
 
 
 class Made:
-    """A session whose launches take what they are told to."""
+    """A session whose launches take the given times."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.launches = seconds, 0
@@ -46,7 +46,7 @@ def case(work: Work, samples: list[float]) -> LaunchCase:
 
 
 def works(cores: int) -> list[Work]:
-    """Of the shapes that probes have: few and many blocks, steps, bytes, sources."""
+    """Lists work of the probes' shapes: few and many blocks, steps, bytes, sources."""
     found = []
     shapes = (
         (7, 7, 7, 7, 0),
@@ -65,7 +65,7 @@ def works(cores: int) -> list[Work]:
 
 
 def time_of(w: Work, costs: tuple[float, ...]) -> float:
-    """The formula of the module, written once more; a cache makes what fits into it faster."""
+    """Computes the module's formula once more; a cache makes work that fits into it faster."""
     launch, wake, entry, alpha, block, reduce, read, cached = costs
     block *= cached if w.touched <= CACHE else 1
     copied = w.read * read + w.written * (1 - read)

@@ -43,7 +43,7 @@ def hangs(plan: Plan, micro_batches: int, window: int | None = None) -> bool:
 
 
 def one_block_a_rank(p: Primitives, order: Sequence[int] | I8, slots: int = 2) -> Plan:
-    """`p` in the given order and then its local copies, every rank a single block."""
+    """Makes a plan of `p` in the given order, then its local copies, with one block a rank."""
     p = place(p)
     order = [*order, *range(len(order), len(p))]
     return sync(Blocks(reorder(p, np.asarray(order)), np.zeros(len(p), np.int32)), "", slots)
@@ -59,7 +59,7 @@ def hand_plan(
     slots: int = 1,
     per_rank: list[int] | None = None,
 ) -> Plan:
-    """A Broadcast of chunk 0 from rank 0. blocks: one list of (sources, destinations) a rank.
+    """Makes a Broadcast of chunk 0 from rank 0. blocks: one list of (sources, destinations) a rank.
 
     posts, waits: (primitive, rank, flag), (primitive, flag). queues: (src, dst, length).
     """
@@ -198,7 +198,8 @@ def test_staged_receive_first_in_one_block() -> None:
 
 
 def forwarded(slots: int) -> Plan:
-    """Rank 0 sends, rank 1 takes, keeps and sends on in one primitive, rank 0 takes it back."""
+    """Makes a plan: rank 0 sends; rank 1 takes, keeps and sends on in one primitive; rank 0
+    receives."""
     blocks = [
         [([(0, IN, 0)], [(0, QUEUE, 0)]), ([(1, QUEUE, 0)], [(0, OUT, 0)])],
         [([(0, QUEUE, 0)], [(1, OUT, 0), (1, QUEUE, 0)])],
@@ -246,7 +247,8 @@ def test_staged_messages_nobody_takes() -> None:
 @pytest.mark.parametrize("transport", PURE)
 @pytest.mark.parametrize("name", ["ring allreduce", "hm allreduce", "broadcast"])
 def test_random_block_orders(name: str, transport: Transport) -> None:
-    """Any order within blocks: what the proof passes never hangs, what it refuses (E302) does."""
+    """Any order within blocks: a plan that the proof passes never hangs, a plan it refuses (E302)
+    does."""
     p = lowered(SMALL[name], transport)
     plan = sync(Blocks(place(p), np.zeros(len(place(p)), np.int32)), "", 1)
     rng = np.random.default_rng(0)
@@ -270,7 +272,8 @@ def test_random_block_orders(name: str, transport: Transport) -> None:
 
 
 def stuck(plan: Plan, micro_batches: int) -> bool:
-    """Whether it hangs. Direct plans move no data here, staged ones must (their queues count)."""
+    """Tells whether a plan hangs. Direct plans move no data here; staged plans must: their queues
+    count."""
     x = exact_inputs(plan.collective, np.int64, (micro_batches,))
     if plan.transport is Transport.DIRECT:
         plan = replace(plan, guard=np.full(len(plan), Guard.IN_PLACE))

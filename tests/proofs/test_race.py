@@ -25,12 +25,12 @@ def problem(plan: Plan) -> Problem:
 
 
 def unsynced(plan: Plan) -> Plan:
-    """`plan` without any wait."""
+    """Removes every wait of `plan`."""
     return replace(plan, waits=Csr(np.zeros(len(plan) + 1, np.int64), np.zeros(0, np.int32)))
 
 
 def goes_wrong(plan: Plan, seeds: int = 200) -> bool:
-    """Whether some interleaving reads nothing or gives wrong data."""
+    """Tells whether some interleaving reads a place never written or gives wrong data."""
     x = exact_inputs(plan.collective, np.int64, (2,))
     want = expected(plan.collective, x, "sum", np.int64)
     for seed in range(seeds):

@@ -1,4 +1,4 @@
-"""What ships is what the examples are; names find it, paths that exist come first."""
+"""Shipped files are the examples; names find them, and existing paths come first."""
 
 from __future__ import annotations
 

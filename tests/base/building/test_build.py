@@ -19,7 +19,7 @@ ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source; what is built of it goes to a cache of its own."""
+    """Makes a source file; what is built from it goes to a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "one.cpp"
     path.write_text(ONE)
@@ -27,7 +27,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def telling(place: Path, shell: str = "") -> tuple[Path, Path]:
-    """(a compiler that says that it compiles one.cpp, where it says so)."""
+    """Makes a compiler that logs each compilation of one.cpp: (the compiler, its log)."""
     compiler, calls = place / "compiler", place / "calls"
     told = f'case "$*" in *one.cpp*) echo >> {calls}; {shell or ":"};; esac'
     compiler.write_text(f'#!/bin/sh\n{told}\nexec g++ "$@"\n')
@@ -85,13 +85,13 @@ def test_what_was_built_long_ago_goes(source: Path) -> None:
 
 
 def alone(source: str, compiler: str) -> str:
-    """What `build_alone` gives with that compiler."""
+    """Returns the path that `build_alone` gives with that compiler."""
     os.environ["CXX"] = compiler
     return str(build_alone(Path(source), ["-O1"]))
 
 
 def plain(source: str, compiler: str) -> str:
-    """What `build_pieces` gives with that compiler."""
+    """Returns the path that `build_pieces` gives with that compiler."""
     os.environ["CXX"] = compiler
     return str(build_pieces([Piece(Path(source))]))
 

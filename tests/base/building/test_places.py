@@ -13,7 +13,7 @@ from hccc.base.diagnostics import UserError
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, with a temporary directory `tmp` in it."""
+    """Makes an empty home with a temporary directory `tmp` in it."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))

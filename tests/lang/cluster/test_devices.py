@@ -1,4 +1,4 @@
-"""`define device` and `define network`: what the library brings, what a file changes."""
+"""`define device` and `define network`: the library's definitions, and a file's changes to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs" / "cluster-language.md").read_text(encoding="utf-8")
 
 
 def rates(t: Topology, level: Level) -> list[float]:
-    """GB/s of the groups of one level, all links of each."""
+    """Returns GB/s of the groups of one level, all links of each."""
     found: list[float] = t.shared.capacity[t.level == level].tolist()
     return found
 

@@ -1,4 +1,4 @@
-"""faults: what commands say of failed GPUs and slower links, beside what the file says."""
+"""faults: failed GPUs and slower links, given in commands beside the file's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(
 
 
 def rate(t: Topology, src: int, dst: int) -> float:
-    """GB/s of a route."""
+    """Returns GB/s of a route."""
     found = routes(t, np.array([src], np.int32), np.array([dst], np.int32))
     return float(found.bandwidth[0])
 
@@ -74,7 +74,7 @@ def test_ports_are_slower() -> None:
 
 
 def shared(t: Topology, *pairs: tuple[int, int]) -> list[str]:
-    """The limits that routes of these pairs use."""
+    """Lists the limits that routes of these pairs use."""
     src, dst = (np.array(ranks, np.int32) for ranks in zip(*pairs, strict=True))
     found = routes(t, src, dst)
     return [one for one in names(t, found.resource) if one.startswith("limit")]

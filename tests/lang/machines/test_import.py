@@ -1,4 +1,4 @@
-"""Machines as they describe themselves: what is read, what is assumed, and what is refused.
+"""Machines as they describe themselves: which files are read, refused, or completed by assumptions.
 
 The files here are small ones in the shapes of what NCCL, RCCL, Azure and AWS publish.
 """
@@ -26,7 +26,7 @@ AMD = 'vendor="AuthenticAMD" familyid="143" modelid="49"'
 def gpu(
     rank: int, links: str = "", *, gcn: str = 'gcn="908"', sm: int = 120, lanes: str = X16
 ) -> str:
-    """A GPU below a bridge of its own."""
+    """Makes a GPU below a bridge of its own."""
     inner = f'<gpu dev="{rank}" sm="{sm}" {gcn} rank="{rank}" gdr="1">{links}</gpu>'
     return (
         f'<pci busid="0000:{rank + 1:02x}:00.0" class="0x060400" {X16}>'
@@ -35,7 +35,7 @@ def gpu(
 
 
 def link(to: int, count: int = 1) -> str:
-    """An xGMI link."""
+    """Makes an xGMI link."""
     return f'<xgmi target="0000:{to:02x}:01.0" count="{count}" tclass="0x038000"/>'
 
 
@@ -68,7 +68,7 @@ def read(tmp_path: Path) -> Read:
 
 
 def rate(t: Topology, u: int, v: int) -> float:
-    """GB/s of one transfer from u to v."""
+    """Returns GB/s of one transfer from u to v."""
     found = routes(t, np.array([u], np.int32), np.array([v], np.int32))
     return float(found.bandwidth[0])
 
@@ -78,7 +78,7 @@ def resources(t: Topology, u: int, v: int) -> int:
 
 
 def irregular() -> str:
-    """Four GPUs in a ring of xGMI with unequal links, two NUMA nodes, a NIC at each."""
+    """Makes a machine of four GPUs in an unequal ring of xGMI, two NUMA nodes, a NIC at each."""
     ring = {
         0: link(1, 4) + link(2),
         1: link(0, 4) + link(3),
@@ -276,7 +276,7 @@ def test_unknown_hardware_is_named(read: Read, given: dict[str, str]) -> None:
 
 
 def table(*rows: str) -> str:
-    """A table as nvidia-smi prints it: tabs, and a header in underlined letters."""
+    """Makes a table as nvidia-smi prints it: tabs, and a header in underlined letters."""
     names = [row.split()[0] for row in rows]
     head = "\t\x1b[4m" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"
     legend = ["", "Legend:", "", "  X = Self", "", "  NIC0: mlx5_0", "  NIC1: mlx5_1", ""]

@@ -1,4 +1,4 @@
-"""The transfer language: what is accepted, what it means, and what it costs."""
+"""The transfer language: accepted programs, their meaning, and their cost."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):\n'
 
 
 def program(text: str) -> Program:
-    """The Program of a text."""
+    """Parses a text."""
     return parse(Source("test.rccl", text))
 
 
 def loops(p: Program, row: int) -> dict[str, int]:
-    """The loop values of a row."""
+    """Returns the loop values of a row."""
     assert p.origin is not None
     return p.origin.place(row)[1]
 
 
 def steps(body: str) -> list[int]:
-    """The steps of `t(e)` statements, which stand for a transfer in step e."""
+    """Lists the steps of `t(e)` statements; each stands for a transfer in step e."""
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     text = HEADER + indented.replace("t(", "transfer(0, 1, ").replace(");", ", 0, rrc)")
     return [int(step) for step in program(text).transfers["step"]]

@@ -39,7 +39,7 @@ def _rarely(draw: st.DrawFn) -> bool:
 
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 2) -> str:
-    """An integer expression as text; mostly one that succeeds."""
+    """Draws an integer expression as text; most evaluate without an error."""
     kind = draw(st.integers(0, 13)) if depth else draw(st.integers(0, 3))
     if kind > 9:
         return draw(_new_kinds(depth, kind))
@@ -68,7 +68,7 @@ def expressions(draw: st.DrawFn, depth: int = 2) -> str:
 
 @st.composite
 def _new_kinds(draw: st.DrawFn, depth: int, kind: int) -> str:
-    """An index, a length, a conditional expression or an absolute value."""
+    """Draws an index, a length, a conditional expression or an absolute value."""
     inner = draw(expressions(depth - 1))
     if kind == 10:
         of = draw(lists(depth - 1))
@@ -86,7 +86,7 @@ def _new_kinds(draw: st.DrawFn, depth: int, kind: int) -> str:
 
 @st.composite
 def lists(draw: st.DrawFn, depth: int = 1) -> str:
-    """A list of numbers as text; rarely a number or a list of lists."""
+    """Draws a list of numbers as text; rarely a number or a list of lists."""
     if _rarely(draw):
         return draw(st.sampled_from([*NAMES, *NESTED]))
     kind = draw(st.integers(0, 4)) if depth else 0
@@ -108,7 +108,7 @@ def _number(draw: st.DrawFn, end: int) -> str:
 
 @st.composite
 def statements(draw: st.DrawFn, depth: int) -> list[str]:
-    """Lines of one statement, with its block indented."""
+    """Draws the lines of one statement, with its block indented."""
     kind = draw(st.integers(0, 11 if depth else 6))
     if kind == 5:
         return [draw(_assignments())]
@@ -143,7 +143,7 @@ def statements(draw: st.DrawFn, depth: int) -> list[str]:
 
 @st.composite
 def _assignments(draw: st.DrawFn) -> str:
-    """`x += e`, `a, b = …`, or a list given to a variable."""
+    """Draws `x += e`, `a, b = …`, or a list given to a variable."""
     match draw(st.integers(0, 3)):
         case 0:
             op = draw(st.sampled_from(["+", "-", "*", "&", "|", "^"]))
@@ -167,7 +167,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    """The body of a program; most variables have a value from the start."""
+    """Draws the body of a program; most variables have a value from the start."""
     lines = [f"{name} = {draw(st.integers(-2, 9))}" for name in NAMES if not _rarely(draw)]
     lines += ["x = [0, 2, 1, 3]", "y = [5, 4]", "z = [x, [7]]"]
     return "\n".join([*lines, *_joined(draw(st.lists(statements(3), min_size=1, max_size=5)))])
@@ -243,7 +243,7 @@ ASSIGNMENT = re.compile(r"^(\s*)([a-z]) = (.*)$", re.MULTILINE)
 
 
 def _computed_by_functions(body: str) -> tuple[list[str], str]:
-    """`body` with a function for the right side of each assignment, and the functions."""
+    """Moves the right side of each assignment into a function: (the functions, the new body)."""
     functions: list[str] = []
 
     def called(assignment: re.Match[str]) -> str:

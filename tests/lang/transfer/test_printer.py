@@ -24,7 +24,7 @@ def again(p: Program) -> Program:
 
 
 def table(n: int, chunks: int, rows: Sequence[tuple[int, ...]]) -> Program:
-    """A Program of any transfers, right or wrong: (src, dst, step, chunk, op)."""
+    """Makes a Program of any transfers, right or wrong: (src, dst, step, chunk, op)."""
     transfers = np.zeros(len(rows), TRANSFER)
     for name, column in zip(
         ("src", "dst", "step", "chunk", "op"), zip(*rows, strict=True), strict=True
@@ -42,8 +42,8 @@ def test_printed_and_parsed_it_is_the_same(p: Program) -> None:
 
 @st.composite
 def nests(draw: st.DrawFn) -> Program:
-    """Loop nests over lines and remainders, some rows of theirs lost or told twice: regular, and
-    broken anywhere; in any order of steps."""
+    """Draws loop nests over lines and remainders, in any order of steps, some of their rows lost or
+    repeated: regular, and broken anywhere."""
     n = draw(st.integers(2, 12))
     chunks = n * draw(st.integers(1, 3))
     rows: list[tuple[int, ...]] = []

@@ -24,7 +24,7 @@ KINDS = (A100, H100, B200, GH200, L40S, MI300X, MI355X, V100)
 
 
 def of_nodes(m: NcclMachine, nodes: int) -> NcclMachine:
-    """As many nodes of it."""
+    """Returns the machine with `nodes` nodes."""
     return replace(m, nodes=nodes)
 
 
