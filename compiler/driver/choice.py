@@ -132,6 +132,8 @@ def _tuned(
     settings = programs[0].settings
     assert settings.topology is not None
     large = max(len(one.dag) for one in programs) > MOST_TRIED
+    if not large:
+        hook.remember()  # structures that differ in their thread blocks have the same order
     tuner = Tuner(settings.topology, _request(settings, large, enough))
     made: list[Structure] = []
     for one, prefix in zip(programs, _prefixes(programs), strict=True):

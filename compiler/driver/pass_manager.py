@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from hccc.base.diagnostics import InternalError, UserError
 from hccc.base.progress import timed
@@ -84,17 +84,30 @@ class Hook:
     def __init__(self, options: Options) -> None:
         self.seconds: dict[str, float] = {}
         self._verify_each = options.verify_each
+        self._known: dict[tuple[object, ...], Any] | None = None
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times what is done in it, and tells that it begins."""
         return timed(name, self.seconds)
 
+    def remember(self) -> None:
+        """From now on runs no pass again that is given the same as before: passes are pure.
+
+        All IRs are kept that passes return, so this is for small programs.
+        """
+        self._known = {}
+
     def run(self, name: PassName, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs one pass; returns what it does."""
-        with self.phase(_PHASE.get(name, "Lowering")):
-            made = function(*args, **kwargs)
-        if self._verify_each:
-            _check(name, made)
+        given = (name, function, *args, *kwargs.items())
+        made: R | None = self._known.get(given) if self._known is not None else None
+        if made is None:
+            with self.phase(_PHASE.get(name, "Lowering")):
+                made = function(*args, **kwargs)
+            if self._verify_each:
+                _check(name, made)
+            if self._known is not None:
+                self._known[given] = made
         _watcher.get()(name, made)
         return made
 
