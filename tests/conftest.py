@@ -42,8 +42,7 @@ def pytest_runtest_makereport(
 
 
 def golden_folder(test: str) -> Path:
-    """Returns the folder of a test's golden files: `test_ring[cuda]` →
-    tests/golden/test_ring-cuda."""
+    """Returns a test's folder of golden files: `test_ring[cuda]` → tests/golden/test_ring-cuda."""
     return GOLDEN / test.replace("[", "-").replace("]", "")
 
 

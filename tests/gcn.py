@@ -51,7 +51,7 @@ class Function:
     labels: dict[str, int]
 
     def count(self, name: str) -> int:
-        """Counts the instructions of this name."""
+        """Returns the number of instructions of this name."""
         return sum(i.name == name for i in self.code)
 
 
@@ -89,8 +89,7 @@ def functions(text: str) -> Iterator[Function]:
 
 
 def far_target(f: Function, at: int) -> int:
-    """Returns the target of a jump through registers that the two instructions before it
-    compute."""
+    """Returns a jump's target in registers, computed by the two instructions before it."""
     distance = re.search(r"\((\S+)-\.Lpost_getpc\d+\)", f.code[max(at - 1, 0)].operands)
     if not distance:
         i = f.code[at]

@@ -70,8 +70,7 @@ def pip(*argv: str | Path) -> None:
 
 
 def shared(folder: Path) -> Installed:
-    """Returns the environment in `folder`, made by the first of pytest's workers that asks for
-    it."""
+    """Returns the environment in `folder`, made by the first of pytest's workers to ask."""
     folder.mkdir(exist_ok=True)
     made = folder / "made"
     with (folder / "lock").open("w") as lock:

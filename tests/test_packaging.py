@@ -46,8 +46,7 @@ def _in_wheel(name: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Returns the names in a wheel, built offline from a copy: an earlier `build/` must not leak
-    in."""
+    """Returns the names in a wheel, built offline from a copy without an earlier `build/`."""
     place = tmp_path_factory.mktemp("wheel")
     tree = place / "tree"
     for name in _files():

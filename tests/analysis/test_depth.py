@@ -18,8 +18,7 @@ TRANSPORTS = [Transport.DIRECT, Transport.STAGED]
 
 
 def plain(p: Primitives) -> dict[int, int]:
-    """Returns each task's depth: 0 without predecessors at other ranks, else one more than the
-    deepest of them."""
+    """Returns each task's depth: 0, or one more than its deepest predecessor at another rank."""
     t = p.dag.program.transfers
     maker = [int(row["dst"] if row["op"] == Op.RRC else row["src"]) for row in t]
     found = dict[int, int]()

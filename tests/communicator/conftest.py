@@ -17,7 +17,7 @@ Library = Callable[[Plan], Path]
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """The directory of a plan's kernels, whose CPU library is built for float32 and int32."""
+    """Returns a function that builds a plan's library for float32 and int32, once a plan."""
     made: dict[str, Path] = {}
 
     def directory(plan: Plan) -> Path:
@@ -32,11 +32,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 @pytest.fixture(scope="session")
 def sums(library: Library) -> Path:
-    """An AllReduce of three ranks."""
+    """Builds an AllReduce of three ranks."""
     return library(plans.compiled(plans.mesh_allreduce(3)))
 
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A runtime of CUDA that works on the CPU."""
+    """Builds a CUDA runtime that works on the CPU."""
     return cuda.working_runtime(tmp_path_factory.mktemp("cuda"))

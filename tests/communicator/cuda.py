@@ -23,7 +23,7 @@ def _run(place: Path, *command: str | Path) -> None:
 
 
 def working_runtime(place: Path) -> Path:
-    """The runtime: a shared library for HCCC_CUDA_LIBRARY."""
+    """Builds the runtime: a shared library for HCCC_CUDA_LIBRARY."""
     made = place / "libcudart.so"
     source = HERE.parent / "runtime" / "device" / "working_cuda.cpp"
     _run(place, "g++", *FLAGS, "-shared", f"-I{RUNTIME / 'device'}", source, "-o", made, "-ldl")
@@ -31,13 +31,13 @@ def working_runtime(place: Path) -> Path:
 
 
 def emitted(plan: Plan, place: Path) -> Path:
-    """The directory of a plan's CUDA kernels."""
+    """Writes a plan's CUDA kernels and returns their directory."""
     directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
     return place
 
 
 def library(plan: Plan, place: Path, runtime: Path) -> Path:
-    """A plan's CUDA library for int32 and sums, compiled for the CPU against that runtime."""
+    """Compiles a plan's CUDA library for int32 and sums, for the CPU against that runtime."""
     emitted(plan, place)
     header = place / "hccc" / "gpu_launch.h"
     launch = (HERE / "working_launch.h").read_text()
@@ -54,7 +54,7 @@ def library(plan: Plan, place: Path, runtime: Path) -> Path:
 
 
 def environment(runtime: Path, has: str = "vmm descriptor", **more: str) -> dict[str, str]:
-    """What ranks on that runtime are started with. has: as FAKE_CUDA of working_cuda.cpp."""
+    """Returns the environment of ranks on that runtime. has: as FAKE_CUDA of working_cuda.cpp."""
     return {
         "HCCC_PLATFORM": "cuda",
         "HCCC_CUDA_LIBRARY": str(runtime),
@@ -65,5 +65,5 @@ def environment(runtime: Path, has: str = "vmm descriptor", **more: str) -> dict
 
 
 def have_compiler() -> bool:
-    """Whether there is one."""
+    """Tells whether there is a compiler."""
     return shutil.which("g++") is not None

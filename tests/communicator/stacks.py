@@ -1,4 +1,4 @@
-"""What a process that gives no word is at: its stacks in Python, and what its threads wait in."""
+"""Stacks of a silent process: its frames in Python, and its threads' system calls."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def ready() -> None:
 
 
 def of(pid: int) -> str:
-    """Of a process that may end meanwhile, with a line for each thread: name, state, and the
-    number of its system call."""
+    """Returns the stacks of a process that may end meanwhile, with a line for each thread: name,
+    state, and the number of its system call."""
     lines = []
     for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
         with contextlib.suppress(OSError):

@@ -25,19 +25,19 @@ SHARED_AT = (lambda rank: True, lambda rank: False, lambda rank: rank != 0)
 
 
 def pattern(rank: int, count: int, blocks: int = 1) -> np.ndarray[Any, Any]:
-    """Elements that no other rank and place has: sums of a few are exact."""
+    """Returns elements that differ by rank and place; sums of a few are exact."""
     return (np.arange(count * blocks, dtype=np.int32) * 31 + rank * 7919) % 100_003
 
 
 def placed(communicator: Communicator, values: Any, shared: bool) -> Any:
-    """The values in an array that peers reach, or that they do not."""
+    """Copies the values into an array that peers can reach (shared) or cannot."""
     made = communicator.empty(values.shape, "int32") if shared else np.empty_like(values)
     made[:] = values
     return made
 
 
 def all_reduces(communicator: Communicator, place: Path) -> bool:
-    """In and out of place, of both kinds of memory, of several sizes, more than once."""
+    """Checks AllReduce in and out of place, in both kinds of memory, of several sizes."""
     c, n = loaded(communicator, place), communicator.n_ranks
     for count in (COUNT, 1, 70_001, 300_001):
         wanted = sum(pattern(r, count) for r in range(n))
@@ -103,7 +103,7 @@ def performs(c: Communicator, name: str, root: int, count: int) -> bool:
 
 
 def plan_of(name: str, n: int, root: int) -> Plan:
-    """A plan of the collective: everybody sends to whom it has something for."""
+    """Returns a plan of the collective; ranks send directly to each other."""
     others = [r for r in range(n) if r != root]
     made = {
         "broadcast": lambda: plans.broadcast(n, root),
@@ -139,7 +139,7 @@ def test_every_collective(library: Library, name: str) -> None:
 
 
 def in_place(communicator: Communicator, gather: Path, scatter: Path) -> bool:
-    """As NCCL has it: what a rank sends lies in what it receives, or the other way round."""
+    """Checks NCCL's in-place calls: one buffer is part of the other."""
     c, n, me = loaded(communicator, gather, scatter), communicator.n_ranks, communicator.rank
     for count, at in product((COUNT, LONG_COUNT), SHARED_AT):
         every = placed(c, np.zeros(n * count, np.int32), at(me))
@@ -161,7 +161,7 @@ def test_in_place(library: Library) -> None:
 
 
 def several(communicator: Communicator, sums: Path, star: Path) -> bool:
-    """Two communicators, two libraries in each, by turns."""
+    """Checks two communicators, two libraries in each, by turns."""
     c = loaded(communicator, sums, star)
     with Communicator.from_environment() as other:
         loaded(other, star, sums)
@@ -207,7 +207,7 @@ def test_ranks_may_be_threads(sums: Path) -> None:
 
 
 def refused(communicator: Communicator, sums: Path) -> list[str]:
-    """Bad arguments are told, and the communicator goes on."""
+    """Checks that bad arguments are reported and the communicator goes on."""
     c = loaded(communicator, sums)
     x = c.empty(COUNT, "int32")
     whole = np.zeros(2 * COUNT, np.int32)

@@ -32,7 +32,7 @@ VICTIM, TYPE_INT32, SUM = 1, 2, 0
 
 @pytest.fixture(scope="session")
 def sums(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An AllReduce of three ranks."""
+    """Builds an AllReduce of three ranks."""
     place = tmp_path_factory.mktemp("sums") / "kernels"
     return cuda.library(plans.compiled(plans.mesh_allreduce(3)), place, runtime)
 
@@ -47,21 +47,21 @@ class Rank:
         self.c.load(place)
 
     def empty(self, count: int) -> np.ndarray[Any, Any]:
-        """An array in memory of hcccMemAlloc."""
+        """Returns an array in memory of hcccMemAlloc."""
         pointer = ctypes.c_void_p()
         assert not runtime_library().call("MemAlloc", ctypes.byref(pointer), count * 4)
         memory = (ctypes.c_int32 * count).from_address(pointer.value or 0)
         return np.ctypeslib.as_array(memory)
 
     def foreign(self, count: int) -> np.ndarray[Any, Any]:
-        """An array in memory of the device that nobody shows to peers."""
+        """Returns an array in device memory that is not shown to peers."""
         pointer = ctypes.c_void_p()
         self.device.call("Malloc", ctypes.byref(pointer), count * 4)
         memory = (ctypes.c_int32 * count).from_address(pointer.value or 0)
         return np.ctypeslib.as_array(memory)
 
     def stream(self) -> int:
-        """A new one."""
+        """Makes a stream."""
         made = ctypes.c_void_p()
         self.device.call("StreamCreateWithFlags", ctypes.byref(made), 1)
         return made.value or 0
@@ -74,12 +74,12 @@ class Rank:
             raise CommunicatorError(Result(result), runtime_library().last_error())
 
     def wait(self, stream: int | None = None) -> None:
-        """Until a stream is done."""
+        """Synchronizes with a stream."""
         self.device.call("StreamSynchronize", stream)
 
 
 def all_reduces(communicator: Communicator, place: Path) -> bool:
-    """In and out of place, of both kinds of memory, in several streams."""
+    """Checks AllReduce in and out of place, in both kinds of memory, in several streams."""
     rank = Rank(communicator, place)
     me, n = rank.c.rank, rank.c.n_ranks
     streams = [None, rank.stream(), rank.stream()]
@@ -115,7 +115,7 @@ def test_all_reduce(runtime: Path, sums: Path, tmp_path: Path, has: str, name: s
 
 
 def async_error(c: Communicator, seconds: float) -> Lost:
-    """What the communicator says within so long, without being called."""
+    """Returns the error that the communicator reports within `seconds` without being called."""
     started = time.monotonic()
     while c.error is Result.SUCCESS:
         assert time.monotonic() - started < seconds, "nobody was told"
@@ -127,7 +127,7 @@ def async_error(c: Communicator, seconds: float) -> Lost:
 
 
 def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
-    """Right calls, then one that does not end at the others, who only look."""
+    """Makes right calls, then a call that does not end at the other ranks, which only look."""
     rank = Rank(communicator, place)
     x = rank.empty(COUNT)
     for _ in range(3):
@@ -297,7 +297,7 @@ def test_nothing_is_left_behind(runtime: Path, sums: Path, has: str) -> None:
 
 
 def two_devices(sums: Path, runtime: Path) -> list[int]:
-    """All ranks in one process, on two devices."""
+    """Runs all ranks in one process, on two devices."""
     os.environ.update(cuda.environment(runtime), HCCC_CPU_DEVICES="2")
     ranks = Communicator.init_all(3, [0, 1, 1])
     devices = [one.device for one in ranks]
@@ -331,7 +331,7 @@ def test_threads_of_one_process_on_two_devices(runtime: Path, sums: Path) -> Non
 
 
 def captured(communicator: Communicator, place: Path) -> bool:
-    """A graph that is launched again and again; the monitor looks at events meanwhile."""
+    """Checks a graph launched again and again while the monitor looks at events."""
     rank = Rank(communicator, place)
     stream, me, n = rank.stream(), rank.c.rank, rank.c.n_ranks
     x, y = rank.empty(COUNT), rank.empty(COUNT)

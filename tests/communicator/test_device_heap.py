@@ -63,7 +63,7 @@ def test_ranks_may_be_threads(sums: Path) -> None:
 
 
 def many_segments(communicator: Communicator, place: Path) -> int:
-    """Every rank goes on to new memory, at other times than the others."""
+    """Checks ranks that go on to new memory, each at other times."""
     c, n = loaded(communicator, place), communicator.n_ranks
     own = random.Random(c.rank)
     kept = [c.empty(COUNT, "int32")]
@@ -84,7 +84,7 @@ def test_new_memory_in_between(sums: Path) -> None:
 
 
 def new_memory_at_one(communicator: Communicator, place: Path) -> bool:
-    """The others wait in the call when one rank first shows its memory."""
+    """Checks calls in which the other ranks wait while one rank first shows its memory."""
     c = loaded(communicator, place)
     x = c.empty(COUNT, "int32")
     for _ in range(2):
@@ -103,7 +103,7 @@ def test_memory_that_is_shown_while_others_wait(sums: Path) -> None:
 
 
 def in_a_stream(communicator: Communicator, place: Path) -> bool:
-    """The stream's thread must not call the device layer, and yet memory is new to it."""
+    """Checks memory new to a stream, whose thread must not call the device layer."""
     c = loaded(communicator, place)
     with Stream() as stream:
         for _ in range(3):
@@ -133,7 +133,7 @@ def test_every_rank_is_told(sums: Path, how: str) -> None:
 
 
 def stopped_monitor(communicator: Communicator, place: Path) -> Any:
-    """A rank that stands still maps nothing: who shows memory does not wait for ever."""
+    """Stops a rank, so that it maps nothing: ranks that show memory must not wait for ever."""
     c = loaded(communicator, place)
     c.set_timeout(1)
     x = c.empty(COUNT, "int32")

@@ -72,7 +72,7 @@ SILENT = {"die", "exit"}
 
 
 def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
-    """A few right calls, then one wrong one at one rank."""
+    """Makes a few right calls, then a wrong call at one rank."""
     c = loaded(communicator, place)
     c.set_timeout(2)
     x = c.empty(COUNT)
@@ -116,7 +116,7 @@ def open_things() -> tuple[int, int, int]:
 
 
 def again_and_again(communicator: Communicator, place: Path) -> Any:
-    """Lost and made anew, time after time, in the same processes."""
+    """Loses the communicator and makes it anew, time after time, in the same processes."""
     communicator.destroy()
     before: Any = None
     for turn in range(4):
@@ -147,8 +147,8 @@ def test_nothing_is_left_behind(sums: Path) -> None:
 
 
 def until_lost(communicator: Communicator, place: Path, seed: int, joined: Path) -> Any:
-    """Calls of random sizes until one is lost; no result is wrong before. joined: a directory that
-    says who may be struck."""
+    """Makes calls of random sizes until a rank is lost; no result is wrong before. joined: a
+    directory with a file for each rank that may be struck."""
     c, n = loaded(communicator, place), communicator.n_ranks
     c.set_timeout(2)
     (joined / str(c.rank)).touch()
@@ -167,14 +167,14 @@ def until_lost(communicator: Communicator, place: Path, seed: int, joined: Path)
 
 
 def wait_until_joined(joined: Path, n: int) -> None:
-    """Return when n ranks have left their mark there, or after a minute."""
+    """Returns once n ranks have a file in `joined`, or after a minute."""
     until = time.monotonic() + 60
     while len(os.listdir(joined)) < n and time.monotonic() < until:
         time.sleep(0.01)
 
 
 def stricken(library: Library, joined: Path, seed: int, kind: signal.Signals) -> None:
-    """One rank is killed or stopped at some time after all have met; all others say so."""
+    """Kills or stops one rank some time after all have met; checks that all others report it."""
     chance = random.Random(seed)
     n = chance.choice([2, 3, 4, 8]) if seed else 3
     place = library(plans.compiled(plans.mesh_allreduce(n)))

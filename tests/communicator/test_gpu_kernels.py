@@ -35,7 +35,7 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loads(communicator: Communicator, place: Path) -> str:
-    """nvcc's library is taken, and launched: here on a GPU that is none."""
+    """Loads and launches nvcc's library: here on a fake GPU."""
     assert communicator.platform == "cuda" and communicator.device == 0
     communicator.load(place, ["int32"])
     pointer = ctypes.c_void_p()

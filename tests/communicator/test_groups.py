@@ -26,7 +26,7 @@ COUNT, RANKS = 1003, 3
 
 
 def pattern(rank: int, turn: int = 0) -> Any:
-    """Elements that no other rank, place and turn has: sums of a few are exact."""
+    """Returns elements that differ by rank, place and turn; sums of a few are exact."""
     return (np.arange(COUNT, dtype=np.int32) * 31 + rank * 7919 + turn * 104_729) % 100_003
 
 
@@ -35,7 +35,7 @@ def total(ranks: range | list[int], turn: int = 0) -> Any:
 
 
 def all_loaded(place: Path, n: int = RANKS) -> list[Communicator]:
-    """All ranks, with a library."""
+    """Makes all ranks, with a library."""
     made = Communicator.init_all(n)
     with group():
         for c in made:
@@ -44,7 +44,7 @@ def all_loaded(place: Path, n: int = RANKS) -> list[Communicator]:
 
 
 def grouped(sums: Path) -> bool:
-    """Several calls of every rank, in other orders of ranks: those of one rank keep their order."""
+    """Checks that each rank's calls keep their order in groups with ranks in any order."""
     ranks = all_loaded(sums)
     for turn in range(5):
         x = [pattern(r, turn) for r in range(RANKS)]
@@ -68,7 +68,7 @@ def test_one_thread_makes_calls_of_all_ranks(sums: Path) -> None:
 
 
 def with_streams(sums: Path) -> bool:
-    """Calls in streams and calls without in one group keep their order, too."""
+    """Checks that calls with and without streams in one group keep their order."""
     device_layer()
     ranks = all_loaded(sums)
     streams = [Stream() for _ in ranks]
@@ -93,7 +93,7 @@ def test_groups_of_calls_in_streams(sums: Path) -> None:
 
 
 def cancelled(sums: Path) -> list[str]:
-    """Where a call of a group is refused, none of the group is made, and all goes on."""
+    """Checks that a refused call cancels its whole group, and that calls go on after it."""
     ranks = all_loaded(sums)
     x = [pattern(r) for r in range(RANKS)]
     texts = []
@@ -127,7 +127,7 @@ def test_a_group_of_which_a_call_is_refused(sums: Path) -> None:
 
 
 def in_c(sums: Path) -> bool:
-    """As C programs see it: the end of a group returns the error of a call in it."""
+    """Checks groups as C programs see them: a group's end returns the error of a call in it."""
     call = runtime().call
     assert call("GroupEnd") == Result.INVALID_USAGE
     assert "no group is open" in runtime().last_error()
@@ -157,7 +157,7 @@ def test_results_of_groups(sums: Path) -> None:
 
 
 def lost(sums: Path) -> list[str]:
-    """Ranks of a group that do not agree: every rank is told, the group returns one's error."""
+    """Checks a group whose ranks disagree: every rank is told, the group returns one error."""
     ranks = all_loaded(sums)
     x = [pattern(r) for r in range(RANKS)]
     with pytest.raises(CommunicatorError) as caught, group():
@@ -176,7 +176,7 @@ def test_a_group_that_is_lost(sums: Path) -> None:
 
 
 def parts(communicator: Communicator, pair: Path) -> Any:
-    """Ranks 0 and 2, in the other order, and ranks 1 and 3; then rank 3 has no part."""
+    """Splits into ranks 0 and 2, in reverse order, and ranks 1 and 3; then without rank 3."""
     c = communicator
     color, key = c.rank % 2, -c.rank if c.rank % 2 == 0 else 0
     made = c.split(color, key)
@@ -203,7 +203,7 @@ def test_splits(library: Library, everywhere: Callable[..., list[Any]]) -> None:
 
 
 def split_at_once(pair: Path) -> bool:
-    """One thread splits its four ranks, in a group."""
+    """Splits four ranks of one thread, in a group."""
     ranks = Communicator.init_all(4)
     with group():
         made = [c.split(c.rank // 2) for c in ranks]

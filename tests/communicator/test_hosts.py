@@ -34,7 +34,7 @@ def ucx() -> None:
 
 @pytest.fixture(scope="session")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An AllReduce over two nodes of two ranks."""
+    """Builds an AllReduce over two nodes of two ranks."""
     program = plans.hierarchical_mesh(2, 2, channels=2)
     place = tmp_path_factory.mktemp("hosts") / "kernels"
     api.write(api.compile(program, Options(tune="off")), place)
@@ -47,7 +47,7 @@ def on_hosts(rank: int) -> dict[str, str]:
 
 
 def sums(communicator: Communicator, place: Path) -> bool:
-    """Data that differ from call to call: what comes late would be that of the call before."""
+    """Checks sums of data that differ by call: late data would be the previous call's."""
     c, n = loaded(communicator, place), communicator.n_ranks
     for call in range(60):
         count = (1000, 70_001, 3)[call % 3]

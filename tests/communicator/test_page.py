@@ -18,7 +18,7 @@ def declared() -> set[str]:
 
 
 def rows() -> list[tuple[set[str], str]]:
-    """Functions, as they would be called here, and what the page says of them."""
+    """Returns (functions, by their names here; the page's words about them) of each row."""
     (table,) = TABLE.findall((DOCS / "communicator.md").read_text(encoding="utf-8"))
     found = []
     for line in table.strip().splitlines()[2:]:  # without the head

@@ -63,7 +63,7 @@ class Soak:
 
 
 def soak(communicator: Communicator, *places: Path) -> int:
-    """The same random calls at all ranks; how much the process's own memory grew, in bytes."""
+    """Makes the same random calls at all ranks; returns the own memory's growth in bytes."""
     ours, chance, process = Soak(communicator, places), random.Random(7), psutil.Process()
 
     def own() -> int:

@@ -31,7 +31,7 @@ Run = Callable[..., list[Any]]
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    """Ranks that have met do not wait for a compiler."""
+    """Builds the device layer first: ranks that have met do not wait for a compiler."""
     device_layer()
 
 
@@ -42,7 +42,7 @@ def everywhere(request: pytest.FixtureRequest) -> Run:
 
 
 def pattern(rank: int, turn: int = 0) -> Any:
-    """Elements that no other rank, place and turn has: sums of a few are exact."""
+    """Returns elements that differ by rank, place and turn; sums of a few are exact."""
     return (np.arange(COUNT, dtype=np.int32) * 31 + rank * 7919 + turn * 104_729) % 100_003
 
 
@@ -51,7 +51,7 @@ def total(turn: int = 0) -> Any:
 
 
 def then(stream: Stream, body: Callable[[], object]) -> None:
-    """Calls a function in a stream."""
+    """Enqueues a call of a function in a stream."""
     made = _FUNCTION(lambda _: body() and None)
     _KEPT.append(made)
     with on_cpu():
@@ -73,7 +73,7 @@ def buffers(c: Communicator, turn: int = 0, shared: bool = True) -> tuple[Any, A
 
 
 def queued(communicator: Communicator, sums: Path) -> bool:
-    """A call returns before it runs, which is after what is in the stream before it."""
+    """Checks that a call returns before it runs, and runs after the stream's earlier work."""
     c = loaded(communicator, sums)
     with Stream() as stream:
         for shared in (True, False):
@@ -101,7 +101,7 @@ def test_streams_of_the_cpu_whichever_platform_a_thread_has(sums: Path) -> None:
 
 
 def other_device_layers(sums: Path) -> Any:
-    """What a device layer says of streams of another, and what is no device layer."""
+    """Returns the errors for another layer's stream and for a library that is no layer."""
     ranks = Communicator.init_all(RANKS)
     with group():
         for one in ranks:
@@ -121,7 +121,7 @@ def test_streams_are_of_one_device_layer(sums: Path) -> None:
 
 
 def inside(communicator: Communicator, sums: Path) -> str:
-    """A host function may call without a stream, which it waits for, and with none of the CPU's."""
+    """Checks a host function's calls: without a stream they work, with one they fail."""
     c = loaded(communicator, sums)
     x, y = buffers(c)
     texts: list[str] = []
@@ -171,8 +171,8 @@ def test_calls_of_one_communicator_keep_their_order(sums: Path, everywhere: Run)
 
 
 def crossed(communicator: Communicator, sums: Path) -> bool:
-    """Two communicators in two streams, put in by other orders at other ranks: only calls that run
-    at the same time can all end."""
+    """Enqueues calls of two communicators in two streams, in other orders at other ranks: all can
+    end only if they run at the same time."""
     first = loaded(communicator, sums)
     second = first.split(0)
     assert second
@@ -222,7 +222,7 @@ def test_arrays_of_calls_in_streams_are_kept(sums: Path, everywhere: Run) -> Non
 
 
 def refused(communicator: Communicator, sums: Path) -> list[tuple[Result, str]]:
-    """What can be known when a call is made is told then, and loses nothing."""
+    """Checks that errors known when a call is made are raised then, and lose nothing."""
     c = loaded(communicator, sums)
     x = c.empty(COUNT, "int32")
     whole = np.zeros(2 * COUNT, np.int32)
@@ -252,7 +252,7 @@ def test_arguments_are_checked_at_once(sums: Path, everywhere: Run) -> None:
 
 
 def late_error(communicator: Communicator, sums: Path) -> Any:
-    """One rank calls something else: nobody's call fails, everybody's communicator does."""
+    """Makes a different call at one rank: no call fails, every rank's communicator does."""
     c = loaded(communicator, sums)
     x = c.empty(COUNT, "int32")
     with Stream() as stream:
@@ -308,7 +308,7 @@ def test_queued_calls_at_the_end(sums: Path, how: str, everywhere: Run) -> None:
 
 
 def stalled(communicator: Communicator, sums: Path) -> Any:
-    """A rank whose stream never comes to a call: every rank is told, that one too."""
+    """Holds one rank's stream before a call: every rank is told, the held rank too."""
     c = loaded(communicator, sums)
     x = c.empty(COUNT, "int32")
     with Stream() as stream:
@@ -334,7 +334,7 @@ def test_a_stream_that_does_not_come_to_a_call(sums: Path) -> None:
 
 
 def graphs(communicator: Communicator, sums: Path, star: Path) -> bool:
-    """What is captured does not run, and runs at every launch, among other calls."""
+    """Checks that captured calls do not run at once, but at every launch, among other calls."""
     c = loaded(communicator, sums, star)
     with Stream() as stream:
         x, y = buffers(c)
@@ -369,7 +369,7 @@ def test_graphs(sums: Path, library: Library, everywhere: Run) -> None:
 
 
 def of_one_thread(sums: Path) -> bool:
-    """One thread, three ranks, a stream of each: nothing waits for anything that comes later."""
+    """Checks three ranks of one thread, each with a stream: no call waits for a later one."""
     ranks = Communicator.init_all(RANKS)
     assert [(c.rank, c.n_ranks) for c in ranks] == [(r, RANKS) for r in range(RANKS)]
     with group():

@@ -46,8 +46,8 @@ class World:
     told: Any
 
     def outcomes(self, timeout: float = 60, silent: Sequence[int] = ()) -> dict[int, Any]:
-        """What every rank but the silent ones returned, by rank. Raises AssertionError after
-        `timeout` seconds, and with what a rank raised that is no CommunicatorError."""
+        """Returns the results of all ranks but the silent ones, by rank. Raises AssertionError
+        after `timeout` seconds, and for any exception of a rank but CommunicatorError."""
         found: dict[int, Any] = {}
         wanted = set(range(len(self.processes))) - set(silent)
         until = time.monotonic() + timeout
@@ -73,7 +73,7 @@ class World:
         return "\n".join(lines)
 
     def end(self, silent: Sequence[int] = ()) -> None:
-        """Nothing is left of the processes; of the silent ones nothing is waited for."""
+        """Ends all processes, the silent ones by killing them."""
         for rank in silent:
             self.processes[rank].kill()
         for one in self.processes:
@@ -90,7 +90,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     of_rank: Callable[[int], Mapping[str, str]] = lambda rank: {},
 ) -> World:
-    """n processes that join a communicator and call `body`.
+    """Starts n processes that join a communicator and call `body`.
 
     environment: of all of them; of_rank: of each.
     """
@@ -107,7 +107,7 @@ def start(
 
 
 def run(n: int, body: Body, *arguments: Any, **options: Any) -> list[Any]:
-    """What the ranks returned, in order."""
+    """Returns the ranks' results, in order."""
     found = start(n, body, *arguments, **options).outcomes()
     return [found[rank] for rank in range(n)]
 
@@ -129,7 +129,7 @@ def _main(rank: int, variables: Mapping[str, str], body: Body, arguments: Any, t
 
 
 def alone(body: Body, *arguments: Any) -> Any:
-    """What a function returns in a process of its own, which is of no communicator yet."""
+    """Returns a function's result from a process of its own, without a communicator."""
     build()
     told = CONTEXT.Queue()
     made = CONTEXT.Process(target=_alone, args=(body, arguments, told))
@@ -149,7 +149,7 @@ def _alone(body: Body, arguments: Any, told: Any) -> None:
 
 
 def in_threads(n: int, body: Body, *arguments: Any) -> list[Any]:
-    """As `run`, with ranks that are threads of one process."""
+    """Returns the ranks' results as `run` does, with threads of one process as ranks."""
     found: list[Any] = alone(_threads, n, body, arguments)
     for rank, value in enumerate(found):
         assert not isinstance(value, BaseException), f"rank {rank}: {value!r}"
@@ -174,7 +174,7 @@ def _threads(n: int, body: Body, arguments: Any) -> list[Any]:
 
 
 def loaded(communicator: Communicator, *places: Path) -> Communicator:
-    """With the libraries of these directories, float32 and int32."""
+    """Loads the libraries of these directories, float32 and int32."""
     for place in places:
         communicator.load(place, ["float32", "int32"], ["sum", "max"])
     return communicator

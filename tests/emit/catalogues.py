@@ -23,7 +23,7 @@ FIRST = 10_000
 
 @cache
 def pair(ranks: int = 4, transport: Transport = Transport.DIRECT) -> tuple[Plan, Plan]:
-    """Two algorithms for one collective."""
+    """Compiles two algorithms for one collective."""
     mesh, ring = plans.mesh_allreduce(ranks), plans.ring_allreduce(ranks, channels=2)
     return (
         plans.compiled(mesh, transport=transport, source="mesh.rccl"),
@@ -33,7 +33,7 @@ def pair(ranks: int = 4, transport: Transport = Transport.DIRECT) -> tuple[Plan,
 
 @cache
 def apart(lowering: str = "slots") -> Catalogue:
-    """Two algorithms over two memory domains of two ranks each, which a proxy joins."""
+    """Makes a catalogue of two algorithms over two memory domains, two ranks each, and a proxy."""
     found = []
     for program in (plans.mesh_allreduce(4, gpus=2), plans.ring_allreduce(4, gpus=2)):
         options = Options(network_lowering=lowering)
@@ -43,7 +43,8 @@ def apart(lowering: str = "slots") -> Catalogue:
 
 @cache
 def both(ranks: int = 4, transport: Transport = Transport.DIRECT) -> Catalogue:
-    """The mesh for small messages, the ring for large ones, sooner in place, cut otherwise."""
+    """Makes a catalogue: the mesh for small messages, the ring for large ones; in place, the ring
+    from fewer bytes on and with other cuts."""
     ranges = [
         Range(False, 0, 0, 0, GRAIN),
         Range(False, BORDER, 1, 2, 4 * GRAIN),
@@ -55,7 +56,7 @@ def both(ranks: int = 4, transport: Transport = Transport.DIRECT) -> Catalogue:
 
 
 def made(name: str, of: tuple[Plan, ...], ranges: list[Range]) -> Catalogue:
-    """The catalogue of these plans and ranges."""
+    """Assembles a catalogue of these plans and ranges."""
     found = assembled(name, of, ranges)
     assert not found.alone
     return found
@@ -69,18 +70,18 @@ def written(catalogue: Catalogue, place: Path, targets: tuple[Target, ...] = TAR
 
 
 def only(plan: Plan, in_place: bool) -> Plan:
-    """The same plan, which serves one kind of call."""
+    """Restricts a plan to one kind of call."""
     return replace(plan, in_place=in_place, out_of_place=not in_place)
 
 
 def bounded(catalogue: Catalogue, most: int) -> Catalogue:
-    """The same catalogue, whose last plan runs with a window of at most so many."""
+    """Bounds the window of a catalogue's last plan."""
     last = replace(catalogue.plans[-1], max_window=most)
     return replace(catalogue, plans=(*catalogue.plans[:-1], last))
 
 
 def unproved(plan: Plan) -> Plan:
-    """A plan that is wrong: its first primitive begins with another chunk than its own."""
+    """Makes a plan wrong: its first primitive begins with another chunk than its own."""
     slots = plan.src.slot.copy()
     slots[0] = (slots[0] + 1) % plan.collective.n_chunks
     return replace(plan, src=replace(plan.src, slot=slots))

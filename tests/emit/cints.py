@@ -30,14 +30,14 @@ class Typed(NamedTuple):
 
 
 def typed(value: int, bits: int) -> Typed:
-    """A value that its type must hold."""
+    """Makes a typed value. Raises Trap if the type cannot hold it."""
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise Trap(f"{value} overflows {bits} bits")
     return Typed(value, bits)
 
 
 def divided(a: int, b: int) -> int:
-    """C's division of what has no sign."""
+    """Divides non-negative numbers as C does."""
     if a < 0 or b <= 0:
         raise Trap(f"{a} divided by {b}")
     return a // b
@@ -66,11 +66,11 @@ class Reader:
         self.names, self.at = names, 0
 
     def peek(self) -> str:
-        """The next token; empty at the end."""
+        """Returns the next token; empty at the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def take(self, wanted: str = "") -> str:
-        """Passes the next token, which must be `wanted` if that is given."""
+        """Consumes the next token; it must be `wanted` if that is given."""
         token = self.peek()
         assert token and wanted in ("", token), (token, wanted, self.tokens)
         self.at += 1
@@ -86,11 +86,11 @@ class Reader:
         return left
 
     def sum(self) -> Typed:
-        """+ and -."""
+        """Evaluates + and -."""
         return self.level("+-", lambda: self.level("*/%", self.unary))
 
     def unary(self) -> Typed:
-        """A minus, a cast, or what needs neither."""
+        """Evaluates a minus, a cast, or an operand without either."""
         token = self.take()
         if token == "-":
             operand = self.unary()
@@ -109,7 +109,7 @@ class Reader:
         return self.named(self.names[token])
 
     def named(self, value: Any) -> Typed:
-        """A variable, or an entry of a table."""
+        """Evaluates a variable, or an entry of a table."""
         while self.peek() == "[":
             self.take("[")
             index = self.sum().value
@@ -121,7 +121,7 @@ class Reader:
 
 
 def evaluate(text: str, names: Mapping[str, int | Sequence[Any] | NDArray[np.integer[Any]]]) -> int:
-    """What C computes for `text`, which must be an int. Raises Trap."""
+    """Returns the int that C computes for `text`. Raises Trap."""
     reader = Reader(text, names)
     result = reader.sum()
     assert not reader.peek() and result.bits == INT, text

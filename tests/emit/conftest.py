@@ -16,23 +16,23 @@ def _tool(*names: str) -> str:
 
 @pytest.fixture(scope="session")
 def cxx() -> str:
-    """The host compiler."""
+    """Returns the host compiler."""
     return _tool("g++", "clang++")
 
 
 @pytest.fixture(scope="session")
 def nvcc() -> str:
-    """NVIDIA's compiler."""
+    """Returns NVIDIA's compiler."""
     return _tool("nvcc")
 
 
 @pytest.fixture(scope="session")
 def hip() -> str:
-    """A clang that makes AMD GPU code without ROCm."""
+    """Returns a clang that makes AMD GPU code without ROCm."""
     return _tool("clang++-19", "clang++-20", "clang++-18")
 
 
 @pytest.fixture(scope="session")
 def cmake() -> str:
-    """CMake."""
+    """Returns CMake."""
     return _tool("cmake")

@@ -73,7 +73,7 @@ class World:
     def _buffers(
         self, p: patterns.Pattern, rank: int, in_place: bool
     ) -> tuple[patterns.Array, patterns.Array]:
-        """Send and receive buffer; in place, views of one array where NCCL has them."""
+        """Makes the send and receive buffer; in place, views of one array where NCCL has them."""
         c, n = self.plan.collective, p.count
         sends, receives = c.input_blocks(rank), c.output_blocks(rank)
         send = aligned_zeros(sends * n * p.numpy.itemsize).view(p.numpy)

@@ -41,7 +41,7 @@ def program(
     channels: int = 1,
     root: int = 0,
 ) -> Program:
-    """A Program of (src, dst, step, chunk, line, op) rows."""
+    """Makes a Program of (src, dst, step, chunk, line, op) rows."""
     table = np.array(rows, np.int32).reshape(-1, 6)
     table = table[np.argsort(table[:, 2], kind="stable")]
     transfers = np.zeros(len(table), TRANSFER)
@@ -52,13 +52,13 @@ def program(
 
 
 def ring_allgather(n: int, **options: int) -> Program:
-    """n - 1 steps; every rank passes on what it got last."""
+    """Makes a ring AllGather of n - 1 steps; every rank passes on its last chunk received."""
     rows = [(r, (r + 1) % n, s, (r - s) % n, 3, 0) for s in range(n - 1) for r in range(n)]
     return program("ring_allgather", OpType.ALLGATHER, n, rows, **options)
 
 
 def ring_allreduce(n: int, **options: int) -> Program:
-    """A ring reduce-scatter, then a ring allgather: 2 (n - 1) steps."""
+    """Makes a ring reduce-scatter, then a ring allgather: 2 (n - 1) steps."""
     rows = [(r, (r + 1) % n, s, (r - s) % n, 3, 1) for s in range(n - 1) for r in range(n)]
     rows += [
         (r, (r + 1) % n, n - 1 + s, (r + 1 - s) % n, 6, 0) for s in range(n - 1) for r in range(n)
@@ -67,14 +67,14 @@ def ring_allreduce(n: int, **options: int) -> Program:
 
 
 def mesh_allreduce(n: int, **options: int) -> Program:
-    """Every rank reduces its chunk from all others and puts it to all others."""
+    """Makes an AllReduce: each rank reduces its chunk from all others and puts it to all."""
     rows = [((r + k) % n, r, k - 1, r, 3, 1) for k in range(1, n) for r in range(n)]
     rows += [(r, (r + k) % n, n + k, r, 5, 0) for k in range(1, n) for r in range(n)]
     return program("mesh", OpType.ALLREDUCE, n, rows, **options)
 
 
 def hierarchical_mesh(nodes: int, gpus: int, **options: int) -> Program:
-    """ResCCL Fig. 16: intra reduce-scatter, inter reduce-scatter and allgather, intra allgather."""
+    """Makes ResCCL Fig. 16: intra and inter reduce-scatter, inter and intra allgather."""
     n = nodes * gpus
     base, r, off = (x.ravel() for x in np.mgrid[0:nodes, 0:n, 0 : gpus - 1])
     peer = r // gpus * gpus + (r + off + 1) % gpus
@@ -92,13 +92,13 @@ def hierarchical_mesh(nodes: int, gpus: int, **options: int) -> Program:
 
 
 def broadcast(n: int, root: int = 1) -> Program:
-    """The root puts to everybody: blocks of different ranks differ."""
+    """Makes a Broadcast in which the root puts to everybody: blocks of different ranks differ."""
     rows = [(root, r, 0, 0, 2, 0) for r in range(n) if r != root]
     return program("star", OpType.BROADCAST, n, rows, chunks=1, root=root)
 
 
 def alltoall(n: int) -> Program:
-    """One transfer a pair."""
+    """Makes an AllToAll of one transfer a pair."""
     rows = [(s, (s + k) % n, k, s * n + (s + k) % n, 4, 0) for k in range(1, n) for s in range(n)]
     return program("a2a", OpType.ALLTOALL, n, rows, chunks=n * n)
 
@@ -112,13 +112,13 @@ def compiled(
     source: str = "algo.rccl",
     slots: int = 2,
 ) -> Plan:
-    """The Plan of a Program."""
+    """Compiles a Program to a Plan."""
     pipeline: Pipeline = hpds(depend(verify(p)))
     primitives = place(fuse(lower(pipeline, transport), level))
     return sync(allocate(primitives, allocator, None), source, slots)
 
 
 def written(plan: Plan, place: Path) -> Path:
-    """The directory of kernels of a plan."""
+    """Writes a plan's kernels and returns their directory."""
     directory.write(place, directory.files(Catalogue.of(plan), TARGETS, plan_json.dumps(plan)))
     return place

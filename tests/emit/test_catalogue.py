@@ -1,4 +1,4 @@
-"""Directories of catalogues: what is in them, that they build, and what a program in C sees."""
+"""Directories of catalogues: their files, their builds, and their use from a program in C."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_what_was_written_is_what_the_plan_emits(place: Path) -> None:
 
 
 def test_the_plan_may_be_written_otherwise(place: Path) -> None:
-    """What is proved is what it says, not how."""
+    """The proof is of the plan's content, not of its layout."""
     (place / "plan.json").write_text(TEXT.replace("\n", " "))
     compare.compare(place, Catalogue.of(PLAN))
 

@@ -37,7 +37,7 @@ TREE_FILES = directory.files(Catalogue.of(TREE), TARGETS, plan_json.dumps(TREE))
 
 
 def held(place: Path) -> dict[str, str]:
-    """Every file below `place`."""
+    """Returns the text of every file below `place`."""
     found = (p for p in place.rglob("*") if p.is_file())
     return {str(p.relative_to(place)): p.read_text(encoding="utf-8") for p in found}
 
@@ -127,7 +127,7 @@ def test_a_link_or_directory_in_the_way_is_refused(tmp_path: Path, name: str) ->
 
 
 def make(place: Path, what: str) -> None:
-    """What is at the place before: nothing, or one of these."""
+    """Fills the place beforehand: with nothing, or with one of these."""
     if what == "empty":
         place.mkdir(parents=True)
     elif what == "kernels":
@@ -137,7 +137,7 @@ def make(place: Path, what: str) -> None:
 
 
 def before_failing(tmp_path: Path, what: str) -> tuple[Path, object]:
-    """A place with `what` in it, and all that is there before something fails."""
+    """Makes a place with `what` in it; returns it and all its files before something fails."""
     place = tmp_path / "deep" / "kernels"
     make(place, what)
     return place, (sorted(tmp_path.rglob("*")), held(tmp_path))

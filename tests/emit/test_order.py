@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 
 
 def closure(before: Bools) -> Bools:
-    """before[i, j]: i comes before j, now also through others."""
+    """Returns the transitive closure. before[i, j]: i comes before j."""
     found = before.copy()
     for k in range(len(found)):
         found |= found[:, k : k + 1] & found[k]
@@ -27,7 +27,7 @@ def closure(before: Bools) -> Bools:
 
 
 def enforced(plan: Plan) -> Bools:
-    """What program order and flags enforce."""
+    """Returns the order that program order and flags enforce."""
     before = np.zeros((len(plan), len(plan)), np.bool_)
     poster = {
         (int(r), int(f)): int(p)
@@ -43,7 +43,7 @@ def enforced(plan: Plan) -> Bools:
 
 
 def kept(order: Order) -> Bools:
-    """What is enforced when only active primitives run, waiting as `order` says."""
+    """Returns the order enforced when only active primitives run, waiting as `order` says."""
     rows = np.flatnonzero(order.active).tolist()
     before = np.zeros((len(order.active),) * 2, np.bool_)
     for k, i in enumerate(rows):

@@ -150,8 +150,7 @@ def mixed(name: str, gpus: int = 2, network: str = "slots") -> Primitives:
 
 
 def kinds(p: Primitives) -> set[tuple[int, int, int, int]]:
-    """Returns (sources in memory, messages taken, places written, messages sent) of the
-    primitives."""
+    """Returns each primitive's (memory sources, messages taken, places written, messages sent)."""
     n, queue = len(p), Buffer.QUEUE
     columns = []
     for o in (p.src, p.dst):

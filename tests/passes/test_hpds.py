@@ -53,8 +53,7 @@ HM = [f(n, g) for f in (hm_allreduce, hm_allgather) for n, g in [(2, 4), (2, 8),
 
 
 def links(program: Program, i: int) -> list[tuple[int | str, ...]]:
-    """Returns the links that task i occupies, without Topology: a pair of GPUs, or two NIC
-    sides."""
+    """Returns the links of task i, without Topology: a pair of GPUs, or two NIC sides."""
     t, per, nics = program.transfers[i], program.gpus_per_node, program.nics_per_node
     src, dst = int(t["src"]), int(t["dst"])
     if src // per == dst // per:

@@ -125,8 +125,7 @@ def test_no_wrong_guard_survives(name: str, most: int) -> None:
 
 
 def operand_faults(plan: Plan) -> Iterator[tuple[str, int, dict[str, int]]]:
-    """Yields every operand at the next slot, the slot before, the next rank, in each other
-    buffer."""
+    """Yields each operand at the next slot, the slot before, the next rank, the other buffers."""
     for side in ("src", "dst"):
         o = getattr(plan, side)
         for k in range(len(o.rank)):

@@ -277,5 +277,5 @@ def made(build: Callable[[], T]) -> T | None:
 
 
 def shapes(p: Primitives) -> Counter[tuple[int, int]]:
-    """Counts the primitives with k sources and d destinations, by (k, d)."""
+    """Returns the number of primitives with k sources and d destinations, by (k, d)."""
     return Counter(zip(p.src.counts().tolist(), p.dst.counts().tolist(), strict=True))

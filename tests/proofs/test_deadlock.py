@@ -198,8 +198,7 @@ def test_staged_receive_first_in_one_block() -> None:
 
 
 def forwarded(slots: int) -> Plan:
-    """Makes a plan: rank 0 sends; rank 1 takes, keeps and sends on in one primitive; rank 0
-    receives."""
+    """Makes a plan: rank 0 sends; rank 1 takes, keeps and sends in one primitive; rank 0 takes."""
     blocks = [
         [([(0, IN, 0)], [(0, QUEUE, 0)]), ([(1, QUEUE, 0)], [(0, OUT, 0)])],
         [([(0, QUEUE, 0)], [(1, OUT, 0), (1, QUEUE, 0)])],
@@ -247,8 +246,7 @@ def test_staged_messages_nobody_takes() -> None:
 @pytest.mark.parametrize("transport", PURE)
 @pytest.mark.parametrize("name", ["ring allreduce", "hm allreduce", "broadcast"])
 def test_random_block_orders(name: str, transport: Transport) -> None:
-    """Any order within blocks: a plan that the proof passes never hangs, a plan it refuses (E302)
-    does."""
+    """Any order within blocks: plans that the proof passes never hang, refused ones (E302) do."""
     p = lowered(SMALL[name], transport)
     plan = sync(Blocks(place(p), np.zeros(len(place(p)), np.int32)), "", 1)
     rng = np.random.default_rng(0)
@@ -272,8 +270,7 @@ def test_random_block_orders(name: str, transport: Transport) -> None:
 
 
 def stuck(plan: Plan, micro_batches: int) -> bool:
-    """Tells whether a plan hangs. Direct plans move no data here; staged plans must: their queues
-    count."""
+    """Tells whether a plan hangs. Direct plans move no data here; staged ones must, for queues."""
     x = exact_inputs(plan.collective, np.int64, (micro_batches,))
     if plan.transport is Transport.DIRECT:
         plan = replace(plan, guard=np.full(len(plan), Guard.IN_PLACE))

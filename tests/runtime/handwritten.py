@@ -27,20 +27,20 @@ ALLGATHER = Collective(OpType.ALLGATHER, 4, 4)
 
 
 def communicator(name: str, shape: LayoutShape, collective: Collective) -> CpuLauncher:
-    """The CPU build of programs/<name>_cpu.cpp."""
+    """Makes a launcher of the CPU build of programs/<name>_cpu.cpp."""
     source = PROGRAMS / f"{name}_cpu.cpp"
     return CpuLauncher(source, "program", shape, collective, include=[INCLUDE])
 
 
 def pattern(rank: int, count: int, dtype: Any) -> NDArray[Any]:
-    """Values that differ by rank and element, small enough to be summed exactly."""
+    """Returns values that differ by rank and element, small enough to be summed exactly."""
     lowest = 0 if np.dtype(dtype).kind == "u" else -9
     values = (np.arange(count) * 7 + rank * 13) % 29 + lowest
     return np.asarray(values, dtype)
 
 
 def misaligned(count: int, dtype: Any, elements: int) -> NDArray[Any]:
-    """An array that begins so many elements past a 64-byte boundary."""
+    """Returns an array that begins `elements` elements past a 64-byte boundary."""
     size = np.dtype(dtype).itemsize
     memory = np.zeros(count * size + 128 + elements * size, np.uint8)
     start = -memory.ctypes.data % 64 + elements * size

@@ -51,7 +51,7 @@ class Launch:
     delay: Sequence[int] = ()
 
     def said(self, process: int) -> str:
-        """As process.c reads it."""
+        """Returns the launch as process.c reads it."""
         delay = self.delay[process] if self.delay else 0
         words = (self.count, *self.source, *self.target, int(self.in_place), self.micro_batch)
         return "launch=" + ",".join(map(str, (*words, self.window, delay)))
@@ -70,7 +70,7 @@ class Outcome:
 
     @classmethod
     def of(cls, line: str) -> Outcome:
-        """A line of process.c."""
+        """Parses a line of process.c."""
         status, claimed, rank, _, _, _, _, flag, _, _, kind, seconds = line.split()
         return cls(
             int(status), int(claimed), int(rank), WaitKind(int(kind)), int(flag), float(seconds)
@@ -120,7 +120,7 @@ class Processes:
         ctypes.memset(ctypes.addressof(self.fault), 0, ctypes.sizeof(self.fault))
 
     def buffer(self, rank: int, at: tuple[int, int], elements: int) -> patterns.Array:
-        """Part of a rank's window."""
+        """Returns part of a rank's window."""
         window, byte = at
         start = PAGE + rank * self._rank + self.flag_bytes + self.scratch_bytes
         start += window % PRIVATE * self.window_bytes + byte
@@ -160,7 +160,7 @@ class Processes:
         more: Sequence[Sequence[str]] = (),
         timeout: float = 60,
     ) -> list[Process]:
-        """The same, until all have ended."""
+        """Starts processes as `start` does and returns them once all have ended."""
         each = [[*options, *(more[i] if more else ())] for i in range(len(groups))]
         return ended(self.start(groups, launches, each), timeout)
 
@@ -176,7 +176,7 @@ class Processes:
                 given[...] = patterns.inputs(p, rank)
 
     def wrong(self, launches: Sequence[Launch]) -> list[int]:
-        """Wrong elements of each launch, all ranks together."""
+        """Returns the number of wrong elements of each launch, all ranks together."""
         found = []
         for seed, launch in enumerate(launches):
             want, bad = patterns.expected(self.pattern(launch, seed)), 0
@@ -187,7 +187,7 @@ class Processes:
         return found
 
     def pattern(self, launch: Launch, seed: int) -> patterns.Pattern:
-        """The data of a launch."""
+        """Returns the data of a launch."""
         return patterns.Pattern(self.plan.collective, self.dtype, "sum", launch.count, seed)
 
     def _blocks(self, rank: int) -> tuple[int, int]:
@@ -196,7 +196,7 @@ class Processes:
 
 
 def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list[Process]:
-    """What processes said, once all have ended; none is left behind."""
+    """Returns the outcomes of processes once all have ended; none is left behind."""
     until = time.monotonic() + timeout
     found = []
     try:
@@ -214,7 +214,7 @@ def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list
 
 
 def _built(plan: Plan, place: Path, dtype: str, more: Sequence[str]) -> Path:
-    """process.c with the kernel of a plan, compiled and linked with `more` flags."""
+    """Builds process.c with the kernel of a plan and `more` flags."""
     directory.write(
         place / "kernels", directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan))
     )

@@ -18,7 +18,7 @@ from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A directory as hccc generates it: the headers beside the source."""
+    """Makes a directory as hccc generates it: the headers beside the source."""
     shutil.copytree(INCLUDE / "hccc", tmp_path / "hccc")
     for name in ("mesh_cpu.cpp", "mesh.inc", "entry.h"):
         shutil.copy(PROGRAMS / name, tmp_path)

@@ -43,7 +43,7 @@ def communicator(
 
 
 def wrong(group: CpuCatalogueLauncher, request: LaunchRequest, seed: int) -> int:
-    """Elements of all ranks' buffers, and of what lies around them, that one launch gets wrong."""
+    """Returns how many elements one launch gets wrong, in all ranks' buffers and around them."""
     p = Pattern(group.collective, request.dtype, request.op, request.count, seed)
     ranks = range(group.collective.n_ranks)
     memory = [perf.allocate(p, rank, request.in_place) for rank in ranks]
@@ -56,7 +56,7 @@ def wrong(group: CpuCatalogueLauncher, request: LaunchRequest, seed: int) -> int
 
 
 def launches(group: CpuCatalogueLauncher, counts: Sequence[int], rounds: int) -> None:
-    """Sizes in any order, and both kinds of call, in one communicator: flags go on."""
+    """Checks sizes in any order, and both kinds of call, in one communicator: flags go on."""
     rng = np.random.default_rng(3)
     for seed in range(rounds):
         for count in rng.permutation(counts):
@@ -65,7 +65,7 @@ def launches(group: CpuCatalogueLauncher, counts: Sequence[int], rounds: int) ->
 
 
 def flags_used(group: CpuCatalogueLauncher, catalogue: Catalogue) -> list[bool]:
-    """Whether anything was counted in the flags of each plan."""
+    """Tells of each plan whether anything was counted in its flags."""
     picks = picks_of(catalogue)
     at = [picks.flags_at(k) for k in range(len(catalogue.plans) + 1)]
     assert len(group.flags[0]) == at[-1]

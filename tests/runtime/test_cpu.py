@@ -43,7 +43,7 @@ COMBINE: dict[str, Any] = {
 
 
 def reduced(values: list[NDArray[Any]], op: str, ranks: int) -> NDArray[Any]:
-    """Left to right, as the device does it: wider for short floats, rounded once."""
+    """Reduces left to right, as the device does: wider for short floats, rounded once."""
     dtype = values[0].dtype
     short = dtype.kind not in "iu" and dtype.itemsize < 4
     wide = [v.astype(np.float32) if short else v for v in values]
@@ -62,7 +62,7 @@ def reduced(values: list[NDArray[Any]], op: str, ranks: int) -> NDArray[Any]:
 
 
 def stored(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """In the dtype; 8-bit floats saturate, and have one NaN."""
+    """Converts to the dtype; 8-bit floats saturate, and have one NaN."""
     if dtype.itemsize > 1 or dtype.kind in "iu":
         return values.astype(dtype)
     largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ def stored(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def mesh_result(inputs: list[NDArray[Any]], op: str) -> NDArray[Any]:
-    """Chunk c is reduced from rank c on."""
+    """Returns the mesh's result: chunk c is reduced from rank c on."""
     count = inputs[0].size
     part = MESH.sizes(count, inputs[0].itemsize).part * MESH.channels
     chunks = []
@@ -82,7 +82,7 @@ def mesh_result(inputs: list[NDArray[Any]], op: str) -> NDArray[Any]:
 
 
 def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Equal to the last bit, whatever the dtype."""
+    """Tells whether two arrays are equal to the last bit, whatever the dtype."""
     return a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
@@ -102,7 +102,7 @@ def staged() -> CpuLauncher:
 
 
 def random_values(rng: np.random.Generator, count: int, dtype: str) -> NDArray[Any]:
-    """All bit patterns of integers; floats of very different sizes."""
+    """Draws all bit patterns of integers, or floats of very different sizes."""
     kind = DTYPES[dtype]
     if kind.kind in "iu":
         return rng.integers(0, 256, count * kind.itemsize, np.uint8).view(kind)

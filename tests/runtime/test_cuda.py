@@ -30,7 +30,7 @@ from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, 
 
 
 def device(**changes: Any) -> CudaDevice:
-    """An H200 as far as the launcher asks."""
+    """Makes an H200 with the properties that the launcher asks for."""
     driver = SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 2)
     cupy = SimpleNamespace(cuda=SimpleNamespace(driver=driver))
     values: dict[str, Any] = {
@@ -94,7 +94,7 @@ def test_a_binary_is_built_once(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cupy() -> Any:
-    """CuPy with a GPU, or a skip."""
+    """Returns CuPy with a GPU, or skips."""
     try:
         return find_device().cupy
     except UserError as error:

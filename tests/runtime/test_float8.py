@@ -45,7 +45,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def saturated(x: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
-    """ml_dtypes' rounding; what is beyond the largest value becomes that, and a NaN 0x7f."""
+    """Rounds as ml_dtypes does, but to the largest value at most; a NaN becomes 0x7f."""
     largest = np.float32(ml_dtypes.finfo(DTYPES[dtype]).max)  # type: ignore[no-untyped-call]
     bits = np.clip(x, -largest, largest).astype(DTYPES[dtype]).view(np.uint8)
     return np.where(np.isnan(x), np.uint8(0x7F), bits)

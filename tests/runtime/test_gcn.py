@@ -39,7 +39,7 @@ WAIT = "s_waitcnt vmcnt(0)"
 
 
 def scanned(*code: str) -> list[str]:
-    """What the faults of a kernel with this code have outstanding, and at what."""
+    """Lists the faults of a kernel with this code as "<outstanding> at <instruction>"."""
     (f,) = gcn.functions(HEAD.format(code="\n\t".join(code)))
     return [f"{fault.outstanding} at {fault.name}" for fault in gcn.faults(f)]
 
@@ -106,7 +106,7 @@ CODE = st.lists(
 
 
 def executed(f: gcn.Function) -> set[tuple[int, int]]:
-    """All (instruction, what is outstanding before it) that a wavefront can come to."""
+    """Returns every (instruction, operations outstanding before it) that a wavefront can reach."""
     seen, todo = set[tuple[int, int]](), [(0, 0)]
     while todo:
         at, outstanding = todo.pop()
@@ -127,7 +127,7 @@ def test_what_is_found_is_what_an_execution_can_do(code: list[str]) -> None:
 
 
 def assembly(kernel: Path, arch: str, *options: str, include: Path = INCLUDE) -> list[gcn.Function]:
-    """The functions of a kernel's code."""
+    """Compiles a kernel and returns its functions in assembly."""
     target = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib"]
     flags = ["-nogpuinc", "-O3", "-std=c++17", "-S", f"-I{include}", *options]
     command = [str(CLANG), *target, *flags, "-o", "-", str(kernel)]
@@ -137,7 +137,7 @@ def assembly(kernel: Path, arch: str, *options: str, include: Path = INCLUDE) ->
 
 
 def kernel_of(name: str, transport: Transport, place: Path) -> Path:
-    """An example's HIP source."""
+    """Writes an example's HIP source."""
     plan = driver.compile_text(
         transfer.read(FOLDER / f"{name}.rccl"), Options(transport=transport)
     ).plan
@@ -147,7 +147,7 @@ def kernel_of(name: str, transport: Transport, place: Path) -> Path:
 
 
 def check(found: list[gcn.Function]) -> None:
-    """There is something to check, and no fault."""
+    """Checks that the functions have barriers and write-backs, and no fault."""
     for wanted in ("s_barrier", "buffer_wbl2"):
         assert sum(f.count(wanted) for f in found) >= 3, wanted
     faults = [fault for f in found for fault in gcn.faults(f)]

@@ -1,5 +1,5 @@
-"""Catalogues for GPUs: what the C entry launches, and what the communicator does. No GPU: the CUDA
-runtime is programs/fake_cuda.h, CuPy a few lines here."""
+"""Catalogues for GPUs: the C entry's launches, and the communicator's. No GPU: the CUDA runtime is
+programs/fake_cuda.h, CuPy a few lines here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GLOBALS = ("record", "units", "per_unit", "cooperative", "no_device", "refuses")
 
 
 def expected(picks: Picks, request: LaunchRequest) -> dict[str, Any]:
-    """What a launch must be given."""
+    """Returns the parameters that a launch must get."""
     plan, shape = picks.range_of(request).plan, picks.shape_of(request)
     sizes = shape.sizes(request.count, request.itemsize, request.micro_batch)
     return {
@@ -58,13 +58,13 @@ def expected(picks: Picks, request: LaunchRequest) -> dict[str, Any]:
 
 
 def given(params: Params) -> dict[str, Any]:
-    """What a launch was given."""
+    """Returns the parameters that a launch got."""
     names = ("flags_at", "count", "part", "micro", "batches", "in_place", "window")
     return {name: getattr(params, name) for name in names}
 
 
 def built(place: Path) -> ctypes.CDLL:
-    """Both plans' CUDA sources and what picks among them, as a library for the CPU."""
+    """Builds both plans' CUDA sources and their dispatcher as a library for the CPU."""
     catalogues.written(BOTH, place, (CUDA,))
     header = place / "hccc" / "gpu_launch.h"
     fake = (PROGRAMS / "fake_cuda.h").read_text()
@@ -137,21 +137,21 @@ class Memory:
         self.flags = SimpleNamespace(c_contiguous=True)
 
     def fill(self, _: int) -> None:
-        """Nothing to do."""
+        """Ignores the value."""
 
 
 class Event:
     """Of a stream."""
 
     def record(self) -> None:
-        """Nothing to do."""
+        """Records nothing."""
 
     synchronize = record
 
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, tuple[int, ...], int, Params]]:
-    """(source, grid, threads, argument) of every launch of a CuPy that only keeps a record."""
+    """Returns (source, grid, threads, argument) of every launch of a CuPy that only records."""
     found: list[tuple[Path, tuple[int, ...], int, Params]] = []
     driver = SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 8)
     cupy = SimpleNamespace(

@@ -23,7 +23,7 @@ HIP = ["gfx90a", "gfx942"]
 
 
 def kernel_text(sources: int, destinations: int, inline: int, ranks: int = 32) -> str:
-    """A kernel of one primitive with so many operands, all of them at 32 ranks."""
+    """Returns a kernel of one primitive with that many operands, all of them at 32 ranks."""
     operands = ", ".join(f"hccc_input(b, (b.rank + {i}) % 32, {i})" for i in range(sources))
     results = ", ".join(f"hccc_output(b, (b.rank + {i}) % 32, 1)" for i in range(destinations))
     waits = ", ".join(str(i) for i in range(min(sources, 8)))
@@ -48,7 +48,7 @@ HCCC_KERNEL
 
 
 def run(command: list[str]) -> str:
-    """The compiler's messages."""
+    """Returns the compiler's messages; it must succeed without warnings."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr, done.stderr
@@ -56,7 +56,7 @@ def run(command: list[str]) -> str:
 
 
 def cuda_spills(source: Path, arch: str, *defines: str) -> int:
-    """Bytes that the worst function of `source` spills."""
+    """Returns the bytes that the worst function of `source` spills."""
     nvcc = shutil.which("nvcc")
     if not nvcc:
         pytest.skip("no nvcc")
@@ -69,7 +69,7 @@ def cuda_spills(source: Path, arch: str, *defines: str) -> int:
 
 
 def hip_spills(source: Path, arch: str, *defines: str) -> int:
-    """Vector registers that the worst function of `source` spills."""
+    """Returns the vector registers that the worst function of `source` spills."""
     clang = shutil.which("clang-19") or shutil.which("clang++-19")
     if not clang:
         pytest.skip("no clang-19")
@@ -84,7 +84,7 @@ def hip_spills(source: Path, arch: str, *defines: str) -> int:
 
 
 def write(directory: Path, text: str) -> Path:
-    """A source file of its own."""
+    """Writes a source file."""
     source = directory / "kernel.cu"
     source.write_text(text)
     return source
@@ -173,7 +173,7 @@ extern "C" int ring_hip(const hccc_comm* comm, const hccc_call* call, hipStream_
 
 
 def hip_host(place: Path, *more: str) -> str:
-    """The symbols of HIP_LIBRARY's host part, compiled with all warnings as errors."""
+    """Returns the symbols of HIP_LIBRARY's host part, compiled with all warnings as errors."""
     clang = shutil.which("clang++-19")
     if not clang:
         pytest.skip("no clang-19")

@@ -1,4 +1,4 @@
-"""hccc_gpu_launch: what it asks of the CUDA runtime, and what it refuses. No GPU: the runtime is
+"""hccc_gpu_launch: its calls of the CUDA runtime, and its refusals. No GPU: the runtime is
 programs/fake_cuda.h, which runs the grid with CPU threads."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Record(ctypes.Structure):
 
 
 def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
-    """The emitted CUDA source, host part and all, as a library for the CPU."""
+    """Builds the emitted CUDA source, host part and all, as a library for the CPU."""
     directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
     header = place / "hccc" / "gpu_launch.h"
     fake = (PROGRAMS / "fake_cuda.h").read_text()
@@ -96,7 +96,7 @@ class World:
         )
 
     def launch(self, first: int = 0, n: int = 4, **fields: Any) -> int:
-        """The status of a launch of ranks [first, first + n)."""
+        """Returns the status of a launch of ranks [first, first + n)."""
         comm = CommRecord.of(4, ctypes.addressof(self.ranks), ctypes.addressof(self.fault))
         local = ctypes.addressof(self.local) + first * ctypes.sizeof(LocalRecord)
         call = CallRecord.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
@@ -106,7 +106,7 @@ class World:
         return int(entry(ctypes.byref(comm), ctypes.byref(call), ctypes.c_void_p(STREAM)))
 
     def right(self, ranks: Sequence[int] = range(4)) -> bool:
-        """Whether these ranks have the sum."""
+        """Tells whether these ranks have the sum."""
         return all(np.array_equal(self.outputs[r], np.arange(COUNT) * 10) for r in ranks)
 
     def device(self, **what: int) -> None:
@@ -117,7 +117,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def default_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library as it is built by default."""
+    """Builds the library with default options."""
     place = tmp_path_factory.mktemp("default")
     built(PLAN, place)
     return place / "library.so"
@@ -125,7 +125,7 @@ def default_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def world(tmp_path: Path, default_library: Path) -> World:
-    """A copy of it, with a device of its own."""
+    """Loads a copy of the default library, with a device of its own."""
     shutil.copy(default_library, tmp_path / "library.so")
     return World(ctypes.CDLL(str(tmp_path / "library.so")))
 

@@ -51,7 +51,7 @@ int main(void) {
 
 
 def compiled(place: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """PROGRAM as C, with all warnings as errors."""
+    """Compiles PROGRAM as C, with all warnings as errors."""
     gcc = shutil.which("gcc") or shutil.which("cc")
     if not gcc:
         pytest.skip("no C compiler")
@@ -70,7 +70,7 @@ def compiled(place: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def said(place: Path, uncached: str, refused: int = 0, memset: str = "hipSuccess") -> str:
-    """What the program and the API under it print."""
+    """Returns the output of the program and of the API under it."""
     (place / "hip").mkdir()
     api = HIP % {"uncached": uncached, "refused": refused, "memset": memset}
     (place / "hip" / "hip_runtime_api.h").write_text(api)

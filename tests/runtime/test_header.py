@@ -1,4 +1,4 @@
-"""What hccc.h tells C programmers is what the compiler means."""
+"""hccc.h describes collectives to C programmers as the compiler defines them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RANKS = 3
 
 
 def _table() -> dict[str, tuple[str, str]]:
-    """Collective → (blocks sent, received) as the header's table has them."""
+    """Returns collective → (blocks sent, received), from the header's table."""
     rows = HEADER.partition("the result of rank r, block by block")[2].partition("In place")[0]
     found = re.findall(r"^ \*   (\w+) +(\w(?: at root)?) +(\w(?: at root)?) ", rows, re.M)
     return {name: (sent, received) for name, sent, received in found}

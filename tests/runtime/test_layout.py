@@ -40,7 +40,7 @@ from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, 
 
 @pytest.fixture(scope="module")
 def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """layout.h compiled as plain C, every warning an error."""
+    """Compiles layout.h as plain C, every warning an error."""
     compiler = shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         pytest.skip("no C compiler")
@@ -56,7 +56,7 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def numbers(
     header: ctypes.CDLL, shape: LayoutShape, count: int, size: int, micro: int
 ) -> list[int]:
-    """What C computes for one launch."""
+    """Returns the numbers that C computes for one launch."""
     fields = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
     rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
     out = (ctypes.c_longlong * 12)()
@@ -147,14 +147,14 @@ counts = st.integers(0, 99) | st.integers(0, 62).map(lambda k: 1 << k) | st.inte
 
 
 def c_shape(shape: LayoutShape) -> ctypes.Array[ctypes.c_int]:
-    """The shape as C has it."""
+    """Returns the shape as C has it."""
     first = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
     rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
     return (ctypes.c_int * 11)(*first, *rest)
 
 
 def refused(header: ctypes.CDLL, shape: LayoutShape, size: int, **call: float) -> int:
-    """The status of a call of all ranks."""
+    """Returns the status of a call of all ranks."""
     values = {"n_local": shape.ranks, **call}
     return int(header.checked(c_shape(shape), size, ctypes.byref(CallRecord.of(**values))))
 

@@ -38,11 +38,11 @@ class Ranks:
         self.proxy = Proxy(network_of(range(n), nics or range(n), wire), self._table)
 
     def ring(self, rank: int) -> ProxyRingRecord:
-        """A rank's ring."""
+        """Returns a rank's ring."""
         return self.proxy.rings[rank]
 
     def submit(self, rank: int, **fields: int) -> None:
-        """As a thread block does."""
+        """Submits a transfer as a thread block does."""
         ring = self.ring(rank)
         submitted = ctypes.c_uint.from_address(ring.submitted)
         turn = submitted.value
@@ -55,16 +55,16 @@ class Ranks:
         entry.turn = turn + 1
 
     def completed(self, rank: int) -> int:
-        """How many of a rank's transfers are done."""
+        """Returns the number of a rank's completed transfers."""
         return int(ctypes.c_uint.from_address(self.ring(rank).completed).value)
 
     def counter(self, rank: int, at: int) -> int:
-        """A counter of a rank."""
+        """Returns a counter of a rank."""
         return int(self.flags[rank].view(np.uint32)[at // 4])
 
 
 def wait(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Until it is true."""
+    """Sleeps until `true()` holds."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "nothing happens"

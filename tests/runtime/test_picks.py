@@ -40,7 +40,7 @@ BAD_ARGUMENT, BAD_ABI = 2, 7
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The C header of each case, with strict warnings."""
+    """Compiles the C header of each case, with strict warnings."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc")
     found = {}
@@ -62,7 +62,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def ask(library: Any, catalogue: Catalogue, size: int, **fields: int) -> tuple[int, list[int]]:
-    """The status, and plan, flags, window, micro-batch and whether the rest is the same."""
+    """Returns the status, and (plan, flags, window, micro-batch, whether the rest is unchanged)."""
     out = (ctypes.c_longlong * 5)()
     call, comm = CallRecord.of(**fields), CommRecord.of(catalogue.n_ranks, 8, 16, 256)
     return library.picked(byref(comm), byref(call), size, out), list(out)

@@ -46,7 +46,7 @@ def ring(n: int = 4, transport: Transport = Transport.DIRECT) -> Plan:
 
 
 def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
-    """A hierarchical mesh between memory domains."""
+    """Compiles a hierarchical mesh between memory domains."""
     mesh = plans.hierarchical_mesh(nodes, gpus)
     return driver.compile_program(mesh, Options(network_lowering=network)).plan
 
@@ -187,8 +187,8 @@ PATIENCE_MS = 1000
 
 @pytest.mark.parametrize(("ranks", "channels"), [slow(6, 1), slow(4, 64)])
 def test_a_late_rank_is_no_fault(ranks: int, channels: int, tmp_path: Path) -> None:
-    """Along a ring: those who wait for who waits for it have patience too. With many channels most
-    blocks of a rank wait for its first one, which alone knows that somebody is late."""
+    """A wait along a ring is no fault while the chain of waits ends at a late rank. With many
+    channels most blocks of a rank wait for its first block, which alone knows of the delay."""
     world = Processes(plans.compiled(plans.ring_allreduce(ranks, channels=channels)), tmp_path)
     late = [4 * PATIENCE_MS, *[0] * (ranks - 1)]
     launches = [Launch(2000), Launch(2000, (0, 65536), (1, 65536), delay=late)]

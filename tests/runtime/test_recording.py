@@ -36,13 +36,13 @@ SIZE = 20_000  # no multiple of anything
 
 
 def compiled(name: str, transport: Transport, channels: int = 1) -> Compiled:
-    """An example, whose launches have several micro-batches."""
+    """Compiles an example; its launches have several micro-batches."""
     options = Options(transport=transport, channels=channels, tune="off", prove=False)
     return compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), options)
 
 
 def traced(made: Compiled, procs: int = 0, window: int = 0) -> list[Traced]:
-    """A launch out of place and one in place."""
+    """Runs one launch out of place and one in place."""
     options = RunOptions(
         SIZE,
         SIZE,
@@ -61,7 +61,7 @@ def traced(made: Compiled, procs: int = 0, window: int = 0) -> list[Traced]:
 
 
 def rows_of(one: Traced) -> I8:
-    """The primitive of the plan that each record is of: i8[n]."""
+    """Returns each record's primitive in the plan: i8[n]."""
     plan, found = one.plan, one.recording
     first = np.cumsum(plan.n_tb) - plan.n_tb
     block = first[found.rank] + found.block // plan.channels
@@ -69,7 +69,7 @@ def rows_of(one: Traced) -> I8:
 
 
 def check_complete(one: Traced) -> None:
-    """Each micro-batch of each primitive in each channel is there once, and nothing else."""
+    """Checks that each micro-batch of each primitive is there exactly once in each channel."""
     plan, found = one.plan, one.recording
     assert found.lost == 0
     batch, channel = found.records["micro_batch"], found.block % plan.channels
@@ -79,8 +79,8 @@ def check_complete(one: Traced) -> None:
 
 
 def check_order(one: Traced) -> None:
-    """A thread block does one thing after the other, in order of windows, primitives and
-    micro-batches; nothing is ready before what it waits for has ended."""
+    """Checks that a thread block does one thing after the other, in order of windows, primitives
+    and micro-batches, and that nothing is ready before its awaited primitives have ended."""
     plan, found = one.plan, one.recording
     begin, ready, end = (found.records[name].astype(np.int64) for name in ("begin", "ready", "end"))
     assert (begin <= ready).all() and (ready <= end).all()
@@ -153,7 +153,7 @@ def test_rings_that_are_too_short_lose_the_earliest(monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="module")
 def ring() -> Iterator[dict[bool, Path]]:
-    """A library built to record, and one that was not."""
+    """Yields two builds of a library: with recording (True) and without (False)."""
     source = PROGRAMS / "ring_cpu.cpp"
     yield {
         trace: build_library(source, Variant("float32", trace=trace), include=[INCLUDE])

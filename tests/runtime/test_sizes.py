@@ -50,7 +50,7 @@ TRANSPORTS = {
 
 
 def communicator(plan: Plan, place: Path) -> CpuLauncher:
-    """A plan's kernel; a mixed one's memory domains are joined by a network."""
+    """Makes a launcher of a plan's kernel; a network joins a mixed plan's memory domains."""
     directory.write(place, directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan)))
     mixed = plan.transport is Transport.MIXED
     domain = tuple(map(int, plan.memory_domain))
@@ -92,7 +92,7 @@ def test_a_program_for_any_number_of_ranks_serves_one() -> None:
 
 
 def examples() -> list[Any]:
-    """Every example with every transport."""
+    """Lists every example with every transport."""
     found = []
     for path in sorted(EXAMPLES.glob("*.rccl")):
         for transport in TRANSPORTS:
@@ -122,7 +122,7 @@ COUNT = 2**31 + 4097
 
 @contextmanager
 def cyclic(rank: int, size: int) -> Iterator[tuple[NDArray[np.int8], NDArray[np.int8]]]:
-    """`size` bytes that are a tile over and over, in the tile's memory, and the tile."""
+    """Yields `size` bytes that repeat a tile, in the tile's memory, and the tile."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -146,7 +146,7 @@ def cyclic(rank: int, size: int) -> Iterator[tuple[NDArray[np.int8], NDArray[np.
 
 
 def repeats(memory: NDArray[np.int8], tile: NDArray[np.int8]) -> bool:
-    """Whether memory is the tile over and over."""
+    """Tells whether memory is the tile over and over."""
     return all(
         np.array_equal(memory[at : at + TILE], tile[: len(memory[at : at + TILE])])
         for at in range(0, len(memory), TILE)

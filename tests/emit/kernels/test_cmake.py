@@ -29,7 +29,7 @@ ONE = ("-DHCCC_TARGETS=cpu", "-DHCCC_DTYPES=float32", "-DHCCC_OPS=sum")
 
 
 def run(*command: str | Path) -> str:
-    """A command's output; its complaint if it fails."""
+    """Returns a command's output; fails with its messages."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -40,7 +40,7 @@ def readme(plan: Plan) -> str:
 
 
 def example(plan: Plan, place: Path) -> Path:
-    """The C program and the project around it, as README has them."""
+    """Writes the C program and the project around it, as README has them."""
     place.mkdir()
     for name, language in (("example.c", "c"), ("CMakeLists.txt", "cmake")):
         block = re.search(rf"```{language}\n(.*?)```", readme(plan), re.S)
@@ -145,7 +145,7 @@ def test_wrong_options_are_named(tmp_path: Path, cmake: str, option: str, said: 
 
 
 def configured(cmake: str, plan: Plan, place: Path, *options: str) -> str:
-    """The line that says what will be built."""
+    """Returns the line that says which libraries will be built."""
     said = run(cmake, "-S", written(plan, place / "k"), "-B", place / "b", *options)
     line = re.search(rf"-- {plan.name}: (.*)", said)
     assert line
@@ -186,7 +186,7 @@ def test_cuda_architectures(tmp_path: Path, cmake: str, nvcc: str) -> None:
 
 @pytest.fixture
 def hip_options(hip: str) -> list[str]:
-    """What builds for AMD with a plain clang, where HIP's header and library are."""
+    """Returns options that build for AMD with a plain clang; skips if HIP is not installed."""
     if not Path("/usr/include/hip/hip_runtime_api.h").exists():
         pytest.skip("HIP's headers are not installed")
     bundler = Path(hip).resolve().with_name("clang-offload-bundler")

@@ -28,7 +28,7 @@ CASES: dict[str, Plan] = {
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """A command's output; its complaint if it fails."""
+    """Returns a command's output; fails with its messages."""
     done = subprocess.run(
         [str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -39,7 +39,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 def library(
     plan: Plan, place: Path, cxx: str, dtype: str, op: str, more: tuple[str, ...] = ()
 ) -> Path:
-    """One entry and the dispatcher as a shared library, with all warnings as errors."""
+    """Builds one entry and the dispatcher as a shared library, with all warnings as errors."""
     written(plan, place)
     entry = f"ENTRY({dtype}, {op})"
     (place / f"{plan.name}_built.h").write_text(f"#define HCCC_BUILT(ENTRY) {entry}\n")

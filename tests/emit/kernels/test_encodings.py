@@ -14,7 +14,7 @@ INT = 2**31 - 1
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[RankEncoding, int]:
-    """An encoding with the number of ranks it is for."""
+    """Draws an encoding and its number of ranks."""
     gpus, nodes = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     step = draw(st.sampled_from([1, 2, 5]))
     n = gpus * nodes

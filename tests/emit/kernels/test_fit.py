@@ -19,13 +19,13 @@ MODULI = (2, 3, 4, 12)
 
 
 def grid(nodes: int, gpus: int, tbs: int, turns: int) -> Grid:
-    """A grid of all ranks."""
+    """Makes a grid of all ranks."""
     sizes = {"node": nodes, "local": gpus, "tb": tbs, "i": turns}
     return Grid(tuple(Axis(name, np.arange(n)) for name, n in sizes.items()), gpus)
 
 
 def evaluated(form: Form, g: Grid) -> I8:
-    """The form's code at every point, by C's rules."""
+    """Evaluates the form's code at every point, by C's rules."""
     tables: dict[str, Lookup] = {}
 
     def name(lookup: Lookup) -> str:

@@ -44,7 +44,7 @@ LAUNCH = ctypes.CFUNCTYPE(
 
 
 def said(cmake: str, plan: Plan, place: Path) -> LibraryRecord:
-    """What the library built of `plan` says."""
+    """Returns the description that the library built of `plan` gives."""
     file = next(built(cmake, written(plan, place), *SHARED).rglob(f"lib{plan.name}.so"))
     return described(ctypes.CDLL(str(file)))
 
@@ -61,7 +61,7 @@ def test_a_library_of_one_plan(tmp_path: Path, cmake: str) -> None:
 
 
 def _adds_up(one: LibraryRecord) -> None:
-    """Its entry launches all ranks, with no other word of the library known."""
+    """Checks that the library's entry launches all ranks, with nothing else of it known."""
     n, count, window, fault = one.n_ranks, 1000, all_memory(), FaultRecord()
     memory = [(aligned_zeros(1 << 20), aligned_zeros(1 << 20)) for _ in range(n)]
     ranks = (RankRecord * n)(

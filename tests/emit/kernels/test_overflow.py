@@ -1,4 +1,4 @@
-"""Compiled kernels whose indices are large: what the sanitizer sees, and where data ends up."""
+"""Compiled kernels with large indices: errors of the sanitizer, and the places of data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANKS = 3
 
 
 def scattered(chunks: int, turns: int, factor: int) -> Plan:
-    """Three ranks; each puts slot (factor · i) % chunks of its input to the next's output.
+    """Makes a plan of three ranks: each puts input slot (factor · i) % chunks to the next rank.
 
     With factor · turns > 2^31 the product does not fit an int, all slots do.
     """

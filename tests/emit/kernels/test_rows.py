@@ -26,7 +26,7 @@ PLANS = CASES | MORE
 
 @pytest.fixture
 def in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every program becomes rows."""
+    """Makes every program into rows."""
     monkeypatch.setattr(view, "MOST_CALLS", 0)
 
 
@@ -57,7 +57,7 @@ def test_text_grows_with_the_rows_that_differ() -> None:
 
 
 def calls(text: str) -> int:
-    """How many primitives are written out."""
+    """Returns the number of primitives that are written out."""
     return text.count("hccc_prim<")
 
 

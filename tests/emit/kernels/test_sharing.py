@@ -17,7 +17,7 @@ sequences = st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_si
 
 
 def blocks(lengths: list[int]) -> PlanBlocks:
-    """Blocks of so many primitives, each the first of a rank."""
+    """Makes blocks of these numbers of primitives, each the first of a rank."""
     n = len(lengths)
     of = np.repeat(np.arange(n, dtype=np.int32), lengths)
     rank = np.arange(n, dtype=np.int32)

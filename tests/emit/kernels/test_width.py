@@ -22,7 +22,7 @@ FEW = 3  # values of an axis: its least, its largest, and one between
 
 @st.composite
 def axes(draw: st.DrawFn) -> Grid:
-    """A grid whose coordinates may be as large as an int."""
+    """Draws a grid whose coordinates may be as large as an int."""
     large = st.sampled_from([3, 300, 70_000, INT])
     limit = {name: draw(large) for name in ("node", "local", "tb", "i")}
     named = [
@@ -36,7 +36,7 @@ def axes(draw: st.DrawFn) -> Grid:
 
 
 def table(draw: st.DrawFn, grid: Grid) -> Lookup:
-    """A table of ints over one short axis."""
+    """Draws a table of ints over one short axis."""
     short = [a for a in grid.axes if a.values[-1] - a.values[0] < 1000]
     if not short:
         return Lookup((), (), np.array(draw(st.integers(-INT - 1, INT))))
@@ -47,7 +47,7 @@ def table(draw: st.DrawFn, grid: Grid) -> Lookup:
 
 
 def atom(draw: st.DrawFn, grid: Grid) -> Coord | Lookup:
-    """A coordinate, a part of it, or a table."""
+    """Draws a coordinate, a part of it, or a table."""
     name = draw(st.sampled_from([a.name for a in grid.axes] + ["rank"] * bool(grid.gpus)))
     number = draw(st.integers(2, 1 << 20))
     few = len(grid.axes[3].values) < FEW and grid.axes[3].values[-1] < 1000
@@ -61,7 +61,7 @@ def atom(draw: st.DrawFn, grid: Grid) -> Coord | Lookup:
 
 @st.composite
 def sums(draw: st.DrawFn, grid: Grid) -> Sum:
-    """A sum with or without a modulus. Its terms may be as large as an int and more."""
+    """Draws a sum with or without a modulus. Its terms may be as large as an int and more."""
     factors = st.integers(-INT, INT) | st.integers(-9, 9) | st.sampled_from([1, -1])
     count = draw(st.integers(0, 4))
     terms = tuple(Term(draw(factors), atom(draw, grid)) for _ in range(count))
@@ -77,7 +77,7 @@ def sums(draw: st.DrawFn, grid: Grid) -> Sum:
 
 @st.composite
 def forms(draw: st.DrawFn) -> tuple[Form, Grid]:
-    """Any form, and the grid it is over."""
+    """Draws any form, with its grid."""
     grid = draw(axes())
     form: Form = draw(sums(grid))
     if draw(st.booleans()):
@@ -86,7 +86,7 @@ def forms(draw: st.DrawFn) -> tuple[Form, Grid]:
 
 
 def computed(expression: str, tables: dict[str, Lookup], grid: Grid) -> list[int]:
-    """What C computes at every point of the grid, in order."""
+    """Returns the values that C computes at every point of the grid, in order."""
     found = []
     for point in product(*(a.values.tolist() for a in grid.axes)):
         here = dict(zip((a.name for a in grid.axes), point, strict=True))
@@ -98,7 +98,7 @@ def computed(expression: str, tables: dict[str, Lookup], grid: Grid) -> list[int
 
 
 def printed(form: Form, grid: Grid) -> tuple[str, dict[str, Lookup]]:
-    """The code of a form, and its tables by name."""
+    """Returns the code of a form, and its tables by name."""
     tables: dict[str, Lookup] = {}
     by_id: dict[int, str] = {}
 

@@ -35,7 +35,7 @@ FEW = [p for p in EXAMPLES if p.stem not in LARGE]
 
 @cache
 def staged(path: Path, channels: int = 1) -> Plan:
-    """An example, compiled as MSCCL can run it."""
+    """Compiles an example as MSCCL can run it."""
     options = Options(
         transport=Transport.STAGED, allocator="connection", channels=channels, prove=False
     )
@@ -43,7 +43,7 @@ def staged(path: Path, channels: int = 1) -> Plan:
 
 
 def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:
-    """The file obeys `dialect` and gives the collective's result on the independent runtime."""
+    """Checks that the file obeys `dialect` and gives the result on the independent runtime."""
     _, again = corpus.verdict(text)
     assert (again.hangs, again.deadlock, again.race, again.result) == (False, None, None, None)
     c, channels = plan.collective, plan.channels
@@ -57,7 +57,7 @@ def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> 
 
 
 def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -> str | None:
-    """The file, or None where the dialect has no such collective."""
+    """Exports the file, or returns None where the dialect has no such collective."""
     try:
         return export_msccl(plan, XmlOptions(dialect, protocol, in_place))
     except UserError as error:
@@ -113,7 +113,7 @@ def test_every_example_and_protocol(path: Path, protocol: str) -> None:
 
 
 def which_dialects(op: OpType) -> list[str]:
-    """The dialects that have `op`."""
+    """Lists the dialects that have `op`."""
     return [d.name for d in msccl_xml.DIALECTS.values() if op in d.collectives]
 
 
@@ -154,7 +154,7 @@ def test_many_random_programs(data: st.DataObject) -> None:
 
 
 def round_trip(entry: dict[str, Any]) -> None:
-    """What was imported, exported and read again gets the same verdicts in both dialects."""
+    """Checks that an imported file, exported and read again, keeps its verdicts."""
     text = (corpus.ROOT / entry["file"]).read_text()
     plan, before = corpus.verdict(text, entry["file"])
     in_place = bool(int(entry["inplace"]))

@@ -42,7 +42,7 @@ class Thread:
     pending: list[dict[str, Any]] = field(default_factory=list)
 
     def refill(self) -> None:
-        """Passes fences, and takes up what lies before the next one."""
+        """Moves past fences, and takes up the operations before the next fence."""
         ops = self.spec["ops"]
         while not self.pending and self.at < len(ops):
             while self.at < len(ops) and ops[self.at]["name"] != "nop":
@@ -73,7 +73,7 @@ class Machine:
         self._connect()
 
     def _check(self) -> None:
-        """The loader's tables and the kernel's arrays."""
+        """Checks the loader's tables and the kernel's arrays."""
         assert self.plan["protocol"] == "Simple"
         for rank, gpu in enumerate(self.gpus):
             assert gpu["id"] == rank
@@ -108,7 +108,7 @@ class Machine:
             assert op["reduce_op"] == "sum" and (op["name"] == "rres") == (len(op["dst_buff"]) > 1)
 
     def _connect(self) -> None:
-        """The k-th channel of a to b and the k-th of b to a are two ends of one."""
+        """Connects the k-th channel of a to b with the k-th of b to a."""
         places: dict[tuple[int, int], list[int]] = {}
         for rank, gpu in enumerate(self.gpus):
             peers = [p for c in gpu["channels"] for p in c["connected_to"]]
@@ -122,7 +122,7 @@ class Machine:
                 self.ends[rank][i] = (peer, j)
 
     def launch(self, inputs: list[int], seed: int) -> None:
-        """One collective call on fresh send buffers; channels keep their counts."""
+        """Runs one collective call on fresh send buffers; channels keep their counts."""
         rng = random.Random(seed)
         self.memory.clear()
         self.started.clear()
@@ -146,7 +146,7 @@ class Machine:
         assert not any(self.semaphores.values())
 
     def _step(self, rng: random.Random, live: list[Thread]) -> bool:
-        """Does what can be done in a random round; whether anything could."""
+        """Runs the operations that are ready, in a random round; tells whether there were any."""
         moved = False
         rng.shuffle(live)
         for thread in live:
@@ -220,5 +220,5 @@ class Machine:
         self.memory[self._real(address, check)] = value
 
     def result(self, rank: int, slot: int) -> Value:
-        """What lies in a receive slot after a launch."""
+        """Returns the value in a receive slot after a launch."""
         return self.memory[self._real((rank, "o", slot), check=False)]

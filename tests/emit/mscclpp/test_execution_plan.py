@@ -48,13 +48,13 @@ MESH = """ResCCLAlgo(nRanks=4, OpType="Allreduce", AlgoName="hm_small"):
 
 
 def plan(name: str, **options: Any) -> Plan:
-    """An example, direct unless told otherwise, proved where it was compiled."""
+    """Compiles an example, direct by default, without proofs."""
     chosen = Options(prove=False, **{"transport": Transport.DIRECT, **options})
     return driver.compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), chosen).plan
 
 
 def executes(made: Plan, in_place: bool, seeds: range, text: str | None = None) -> str:
-    """The export gives the collective's result, launch after launch; returns it."""
+    """Checks that the export gives the collective's result, launch after launch; returns it."""
     text = text or mscclpp_json.dumps(made, in_place, domain=made.n_ranks)
     c, channels = made.collective, made.channels
     machine = Machine(text, aliases(c, channels) if in_place else {})
@@ -189,7 +189,7 @@ def test_nothing_is_written_in_vain(name: str) -> None:
 
 
 def refused(code: str, words: str, made: Plan, **options: Any) -> None:
-    """The export fails with `code`, saying `words`."""
+    """Checks that the export fails with `code` and `words`."""
     with pytest.raises(UserError) as caught:
         mscclpp_json.dumps(made, options.pop("in_place", True), **options)
     assert caught.value.problem.code == code

@@ -19,7 +19,7 @@ DEVICES = 2
 
 @pytest.fixture(scope="session")
 def layer() -> DeviceLibrary:
-    """The library, whose CPU has two devices."""
+    """Returns the library, with two devices on the CPU."""
     before = os.environ.get("HCCC_CPU_DEVICES")
     os.environ["HCCC_CPU_DEVICES"] = str(DEVICES)
     try:
@@ -35,13 +35,13 @@ def layer() -> DeviceLibrary:
 
 @pytest.fixture(params=module.PLATFORMS)
 def rt(request: pytest.FixtureRequest, layer: DeviceLibrary) -> Iterator[Runtime]:
-    """Each platform that this machine has."""
+    """Yields each platform of this machine."""
     yield from _on(layer, request.param)
 
 
 @pytest.fixture
 def cpu(layer: DeviceLibrary) -> Iterator[Runtime]:
-    """The CPU, for what is said of it alone."""
+    """Yields the CPU, for tests of it alone."""
     yield from _on(layer, "cpu")
 
 
@@ -66,13 +66,13 @@ def _on(layer: DeviceLibrary, platform: str) -> Iterator[Runtime]:
 
 @pytest.fixture(scope="session")
 def cuda_library(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
-    """A CUDA kernel, compiled once."""
+    """Compiles a CUDA kernel once; None without nvcc."""
     return cuda_fill(tmp_path_factory.mktemp("fill"))
 
 
 @pytest.fixture
 def fill(rt: Runtime, request: pytest.FixtureRequest) -> Any:
-    """A kernel of the platform: fill(int *at, int n, int value)."""
+    """Returns a kernel of the platform: fill(int *at, int n, int value)."""
     if rt.platform == "cpu":
         return cpu_kernel(_fill, 8, 4, 4)
     if rt.platform == "hip":

@@ -46,7 +46,7 @@ class CpuKernel(ctypes.Structure):
 
 
 def cpu_kernel(fn: Callable[..., int], *sizes: int, shared: int = 0, threads: int = 0) -> CpuKernel:
-    """A kernel of the CPU; fn(block, arguments) → 0."""
+    """Makes a kernel of the CPU; fn(block, arguments) → 0."""
     of_sizes = (ctypes.c_size_t * len(sizes))(*sizes)
     return CpuKernel(0x68636B31, threads, CpuFn(fn), shared, len(sizes), of_sizes)
 
@@ -63,49 +63,49 @@ class Runtime:
         self.library.call(name, *arguments)
 
     def error(self, name: str, *arguments: Any) -> str:
-        """The name of what a call returns."""
+        """Returns the name of a call's result."""
         found = self.library.try_call(name, *arguments)
         rows = description().enum("Error").rows
         return next((row.name for row in rows if row.value == found), str(found))
 
     def number(self, name: str, *arguments: Any) -> int:
-        """The number that a call returns by its first argument."""
+        """Returns the number that a call writes to its first argument."""
         out = ctypes.c_int(-12345)
         self(name, ctypes.byref(out), *arguments)
         return out.value
 
     def handle(self, name: str, *arguments: Any) -> int:
-        """The handle or pointer that a call returns by its first argument."""
+        """Returns the handle or pointer that a call writes to its first argument."""
         out = ctypes.c_void_p()
         self(name, ctypes.byref(out), *arguments)
         return out.value or 0
 
     def stream(self) -> int:
-        """A stream that the default stream does not wait for."""
+        """Makes a stream that the default stream does not wait for."""
         return self.handle("StreamCreateWithFlags", VALUES["StreamNonBlocking"])
 
     def event(self) -> int:
-        """An event that takes no time."""
+        """Makes an event without timing."""
         return self.handle("EventCreateWithFlags", VALUES["EventDisableTiming"])
 
     def put(self, data: bytes) -> int:
-        """Device memory that holds `data`."""
+        """Returns device memory that holds `data`."""
         pointer = self.handle("Malloc", len(data))
         self("Memcpy", pointer, data, len(data), H2D)
         return pointer
 
     def get(self, pointer: int, n: int) -> bytes:
-        """What device memory holds."""
+        """Reads n bytes of device memory."""
         out = (ctypes.c_char * n)()
         self("Memcpy", out, pointer, n, D2H)
         return out.raw
 
     def host(self, n: int) -> Any:
-        """Page-locked host memory, as an array of bytes."""
+        """Allocates page-locked host memory, as an array of bytes."""
         return (ctypes.c_char * n).from_address(self.handle("HostAlloc", n, 0))
 
     def host_fn(self, fn: Callable[[], object]) -> Any:
-        """A function of the host that streams may call."""
+        """Makes a function of the host that streams may call."""
 
         def call(_: object) -> None:
             fn()
@@ -115,7 +115,7 @@ class Runtime:
         return made
 
     def launch_host(self, stream: int | None, fn: Callable[[], object]) -> None:
-        """Calls fn in a stream."""
+        """Enqueues a call of fn in a stream."""
         self("LaunchHostFunc", stream, self.host_fn(fn), None)
 
     def block(self, stream: int | None) -> threading.Event:
@@ -150,7 +150,7 @@ class Runtime:
         block: Any = (1, 1, 1),
         shared: int = 0,
     ) -> tuple[Any, ...]:
-        """What LaunchKernel is given; kernel and arguments stay where they are."""
+        """Returns the arguments of LaunchKernel; kernel and arguments stay where they are."""
         self._kept.append((kernel, arguments))
         dim = structure("Dim3")
         places = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
@@ -159,7 +159,7 @@ class Runtime:
 
 
 def cuda_fill(folder: Path) -> Path | None:
-    """A library with a CUDA kernel fill(int *at, int n, int value), or None without nvcc."""
+    """Compiles a library with a CUDA kernel fill(int *at, int n, int value); None without nvcc."""
     import shutil
     import subprocess
 

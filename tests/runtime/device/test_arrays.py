@@ -85,7 +85,7 @@ class OnlyDLPack:
 
 
 def numpy_of(name: str) -> np.dtype[Any]:
-    """The NumPy type of one of hccc's."""
+    """Returns the NumPy type of a dtype of hccc."""
     (found,) = (dtype for dtype in ALL if dtype.name == name)
     of: Any = getattr(np, found.numpy, None) or getattr(ml_dtypes, found.numpy)
     made: np.dtype[Any] = np.dtype(of)

@@ -78,14 +78,14 @@ class Fake:
     runtime: Any
 
     def written(self) -> list[list[Any]]:
-        """[function, words...] of each call since the last time."""
+        """Returns [function, words...] of each call since the last time."""
         self.runtime.fake_written.restype = ctypes.c_char_p
         lines = [line.split() for line in self.runtime.fake_written().decode().splitlines()]
         self.runtime.fake_clear()
         return [[name, *map(int, words)] for name, *words in lines]
 
     def error(self, name: str, *arguments: Any) -> str:
-        """The name of what a call returns, or its number where it has none."""
+        """Returns the name of a call's result, or its number where it has none."""
         found = self.layer.try_call(name, *arguments)
         return next(
             (r.name for r in description().enum("Error").rows if r.value == found), str(found)
@@ -101,7 +101,7 @@ def _symbols(platform: str) -> list[str]:
 
 
 def build(folder: Path, platform: str, version: int) -> Path:
-    """The runtime that writes down its calls."""
+    """Builds the fake runtime that records its calls."""
     bodies, absent = VARIANTS[platform, version]
     prefix = description().platforms[platform].prefix
     plain = [
@@ -124,7 +124,7 @@ def build(folder: Path, platform: str, version: int) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
-    """All of them, once."""
+    """Builds all fake runtimes, once."""
     folder = tmp_path_factory.mktemp("fake")
     return {which: build(folder, *which) for which in VARIANTS}
 
@@ -141,7 +141,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 
 def copy_of_the_layer(folder: Path, **environment: str) -> DeviceLibrary:
-    """A device layer with globals of its own, that looks for platforms in this environment."""
+    """Loads a device layer with globals of its own that looks for platforms in this environment."""
     name = f"copy-{len(list(folder.iterdir()))}.so"  # one that is loaded must not be written over
     path = shutil.copy(build_pieces([DEVICE], LINK), folder / name)
     with _environment(**environment):
@@ -152,7 +152,7 @@ def copy_of_the_layer(folder: Path, **environment: str) -> DeviceLibrary:
 
 
 def _opened(path: Path) -> Any:
-    """A runtime that succeeds, has two devices, and was never called."""
+    """Opens a fake runtime that succeeds, has two devices, and was never called."""
     runtime = ctypes.CDLL(str(path))
     runtime.fake_result(0)
     runtime.fake_devices(2)
@@ -162,7 +162,7 @@ def _opened(path: Path) -> Any:
 
 @pytest.fixture
 def make(tmp_path: Path, built: dict[tuple[str, int], Path]) -> Make:
-    """A device layer of its own over a runtime of that platform and version."""
+    """Returns a function that makes a device layer over a runtime of that platform and version."""
 
     def made(platform: str, version: int) -> Fake:
         path = built[platform, version]
@@ -176,7 +176,7 @@ def make(tmp_path: Path, built: dict[tuple[str, int], Path]) -> Make:
 
 
 def _argument(p: Parameter, platform: str, i: int) -> tuple[Any, int | None]:
-    """(what is passed, what the runtime must see)."""
+    """Returns (the argument passed, the value that the runtime must see)."""
     if p.enum is None:
         return _plain(p, i)
     rows = [row for row in p.enum.rows if platform in row.natives]
@@ -200,7 +200,7 @@ def _plain(p: Parameter, i: int) -> tuple[Any, int | None]:
 
 
 def _words(p: Parameter, passed: Any, seen: int | None) -> tuple[list[int], bool]:
-    """(the words of an argument, whether they are on the stack whatever registers are free)."""
+    """Returns (an argument's words, whether they go on the stack even if registers are free)."""
     if p.type == "hcccrtDim3":
         return [passed.x | passed.y << 32, passed.z], False
     if p.type == "hcccrtIpcMemHandle_t":

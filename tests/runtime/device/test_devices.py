@@ -27,7 +27,7 @@ from tests.runtime.device.harness import VALUES, Runtime
 
 
 def run(code: str, **environment: str) -> str:
-    """What a process of its own prints, with the device layer imported."""
+    """Returns the output of a process of its own, with the device layer imported."""
     head = "import ctypes, os\nfrom hccc.runtime.device.device_layer import *\nl = library()\n"
     plain = {k: v for k, v in os.environ.items() if k not in ("HCCC_PLATFORM", "HCCC_CPU_DEVICES")}
     done = subprocess.run(

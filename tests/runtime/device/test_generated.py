@@ -1,4 +1,4 @@
-"""The description: what is generated of it is what is committed, and it tells the truth."""
+"""The description: files generated from it are the committed ones, and it tells the truth."""
 
 from __future__ import annotations
 

@@ -17,20 +17,20 @@ LOCAL = VALUES["StreamCaptureModeThreadLocal"]
 
 
 def end(rt: Runtime, stream: int) -> tuple[str, int]:
-    """(error, graph) of the end of a capture."""
+    """Ends a capture: (error, graph)."""
     graph = ctypes.c_void_p(1)
     return rt.error("StreamEndCapture", stream, ctypes.byref(graph)), graph.value or 0
 
 
 def status(rt: Runtime, stream: int) -> str:
-    """Whether a stream is captured."""
+    """Returns the capture status of a stream: None, Active or Invalidated."""
     out = ctypes.c_int()
     rt("StreamGetCaptureInfo_v2", stream, ctypes.byref(out), None, None, None, None)
     return ("None", "Active", "Invalidated")[out.value]
 
 
 def instantiate(rt: Runtime, graph: int) -> int:
-    """What can be launched."""
+    """Makes a launchable instance of a graph."""
     return rt.handle("GraphInstantiate", graph, 0)
 
 
@@ -71,7 +71,7 @@ def test_arguments_are_those_of_the_capture(rt: Runtime, fill: Any) -> None:
 
 
 def test_a_capture_goes_over_to_other_streams(rt: Runtime) -> None:
-    """Fork and join by events: what the branches do lies between what was before and after."""
+    """Fork and join by events: branches run after the work before them, before the work after."""
     one, other = rt.stream(), rt.stream()
     fork, join = rt.event(), rt.event()
     seen: list[str] = []

@@ -46,7 +46,7 @@ if not error:
 
 @contextmanager
 def other(rt: Runtime, code: str = OTHER) -> Iterator[Any]:
-    """Another process on the same platform: `say(line)` sends, `say()` reads a line."""
+    """Starts another process on the same platform: `say(line)` sends, `say()` reads a line."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, rt.platform],
         stdin=subprocess.PIPE,
@@ -74,7 +74,7 @@ def other(rt: Runtime, code: str = OTHER) -> Iterator[Any]:
 
 
 def handle_of(rt: Runtime, pointer: int) -> Any:
-    """The handle of a pointer."""
+    """Returns the handle of a pointer."""
     handle = structure("IpcMemHandle_t")()
     rt("IpcGetMemHandle", ctypes.byref(handle), pointer)
     return handle
@@ -108,7 +108,7 @@ def test_a_handle_is_of_the_whole_allocation(cpu: Runtime) -> None:
 
 
 def test_memory_outlives_its_process(cpu: Runtime) -> None:
-    """What is mapped stays; what has ended cannot be opened."""
+    """Mapped memory stays; memory of a process that has ended cannot be opened."""
     code = """
 import ctypes, sys
 from hccc.runtime.device.device_layer import library, structure, use
@@ -164,7 +164,7 @@ def test_handles_that_are_none(cpu: Runtime) -> None:
 
 
 def _left() -> tuple[set[str], list[str], int, int]:
-    """Threads, open files, memory files mapped, children of this process."""
+    """Returns threads, open files, mapped memory files and mappings of this process."""
     tasks = set(os.listdir("/proc/self/task"))
     files = sorted(
         name for fd in os.listdir("/proc/self/fd") if (name := _link(f"/proc/self/fd/{fd}"))
@@ -275,7 +275,7 @@ def test_no_thread_or_memory_for_what_is_given_back(cpu: Runtime, way: str) -> N
 
 
 def _turns() -> list[tuple[str, str]]:
-    """(state, turns that it had) of every stream's thread."""
+    """Lists each stream thread's (state, number of context switches)."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         text = (task / "status").read_text()

@@ -1,4 +1,4 @@
-"""Memory: what is allocated, copied, set, registered, and what pointers are to."""
+"""Memory: allocation, copies, sets, registration, and the attributes of pointers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT = bytes(range(256)) * 5
 
 
 def attributes(rt: Runtime, pointer: Any) -> tuple[str, Any]:
-    """(name of the type, all attributes) of a pointer."""
+    """Returns (name of the type, all attributes) of a pointer."""
     out = structure("PointerAttributes")()
     rt("PointerGetAttributes", ctypes.byref(out), pointer)
     return ("Unregistered", "Host", "Device", "Managed")[out.type], out

@@ -35,7 +35,7 @@ print(seen.raw.hex(), l.try_call("ExtFreeShared", pointer) != 0)
 
 
 def kinds_of(rt: Runtime) -> int:
-    """The bits of the first device."""
+    """Returns the bits of the first device's kinds of handles."""
     found = ctypes.c_uint()
     rt("ExtGetHandleKinds", ctypes.byref(found), 0)
     return found.value

@@ -17,7 +17,7 @@ COUNT = 600
 
 
 def _combine(op: str, a: Array, b: Array) -> Array:
-    """One step of a reduction, rounded to the dtype."""
+    """Combines two arrays by one step of a reduction, rounded to the dtype."""
     with np.errstate(over="ignore"):
         match op:
             case "sum" | "avg":
@@ -31,7 +31,7 @@ def _combine(op: str, a: Array, b: Array) -> Array:
 
 
 def _final(p: Pattern, total: Array) -> Array:
-    """avg's division, element by element in Python's numbers."""
+    """Divides for avg, element by element in Python's numbers."""
     n = p.collective.n_ranks
     if p.op != "avg":
         return total
