@@ -1,13 +1,13 @@
 """compose: schedules of large clusters, from one of each kind of pod and one between pods.
 
 HeteCCL §7. Every chunk enters each pod once, over a plane (`pods`), and is spread there over a tree
-that was found for that kind of pod (`spread`); what a pod's links are too slow for comes over the
-network again (`duplicates`). Pods may differ in size and links: chunks of a pod are shared out
-among its planes, and what lacks a plane is entered over another that both ends have. No search
-grows with the number of pods; transfers do.
+that was found for that kind of pod (`pod_trees`); chunks that a pod's links are too slow for come
+over the network again (`duplicates`). Pods may differ in size and links: the planes that a pod is
+on share its chunks, and a pod that is not on a chunk's plane is entered over another that both
+pods are on. No search grows with the number of pods; transfers do.
 
 Between pods each chunk goes straight from its pod to every other, the next pod first; where its pod
-is too slow for that, by way of one that has it (`relays`).
+is too slow for that, by way of a pod that has it (`relays`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from hccc.synth.common.transfer_table import check_size
 from hccc.synth.greedy.chunked import chunked
 from hccc.synth.greedy.programs import from_schedules, owners
 from hccc.synth.greedy.schedule import Schedule
-from hccc.synth.pods.duplicates import Transfers, duplicated
+from hccc.synth.pods.duplicates import Moves, duplicated
+from hccc.synth.pods.pod_trees import PodTrees, pod_trees
 from hccc.synth.pods.pods import Pods, pods
 from hccc.synth.pods.relays import senders
-from hccc.synth.pods.spread import Spread, spread
 
 NAME = "compose"
 OPS = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE})
@@ -69,17 +69,24 @@ class Composed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
-    """Every chunk into every pod, K · N rows, the chunk's own pod first: chunk, pod, and how many
-    pods `away`; root: the rank where it enters, or its owner; src: who sends it there, -1 in its
-    own pod; after: the row by which that rank has it, where it is of another pod, else -1; tree: of
-    the root, which."""
+    """A table of how every chunk enters every pod: K · N rows, the chunk's own pod first.
 
+    pods: N; owner: i8[K] the rank that has each chunk; ring: whether pods send to the next one
+    only. Columns, i8[K · N] each: chunk; pod; away: how many pods it is after the chunk's own;
+    root: the rank where the chunk enters, in its own pod the owner; src: the rank that sends it
+    there, -1 in its own pod; source_row: the row by which `src` has the chunk, -1 where it has it
+    from its own pod; tree: the number of the tree from `root`.
+    """
+
+    pods: Pods
+    owner: I8
+    ring: bool
     chunk: I8
     pod: I8
     away: I8
     root: I8
     src: I8
-    after: I8
+    source_row: I8
     tree: I8
 
 
@@ -113,9 +120,12 @@ def composed_programs(t: Topology, op: OpType) -> Iterator[ComposedProgram]:
 
 
 def compose(t: Topology, owner: I4, *, turned: bool = False, ring: bool = False) -> Composed | None:
-    """Everybody gets every chunk. owner: i4[K] the rank that has each, ascending; turned: over `t`
-    with every link turned round; ring: pods send to the next one only, which needs few connections
-    and takes long for little data. None where there is no ring: pods differ.
+    """Returns a schedule that brings every chunk to all ranks; None where there is no ring of pods,
+    as these differ.
+
+    owner: i4[K] the rank that has each chunk, ascending; turned: over `t` with every link turned
+    round; ring: pods send to the next one only, which needs few connections and takes long for
+    little data.
 
     O(transfers), after O(ranks · ranks of a pod) to find out which pods are alike.
 
@@ -127,15 +137,16 @@ def compose(t: Topology, owner: I4, *, turned: bool = False, ring: bool = False)
         raise fail("E451", "compose joins pods, and there is one", help="greedy schedules one pod")
     if ring and (len(p) < 3 or (p.gateway < 0).any() or len(np.unique(p.kind)) > 1):
         return None
-    first = owner.astype(np.int64)
-    e = _entries(t, p, first, turned, ring)
-    trees = _trees(t, p, e, turned)
-    moves, time = duplicated(t, _transfers(p, e, trees, first, ring), p.pod, turned)
-    made = Schedule(*(a.astype(np.int32) for a in (moves.chunk, moves.src, moves.dst, moves.step)))
+    e = _entries(t, p, owner.astype(np.int64), ring)
+    _check_routes(t, e, turned)
+    trees = _trees(t, e, turned)
+    m, time = duplicated(t, _moves(e, trees), p.pod, turned)
+    made = Schedule(*(a.astype(np.int32) for a in (m.chunk, m.src, m.dst, m.step)))
     return Composed(made, 1 / time if time else np.inf)
 
 
-def _entries(t: Topology, p: Pods, owner: I8, turned: bool, ring: bool) -> _Entries:
+def _entries(t: Topology, p: Pods, owner: I8, ring: bool) -> _Entries:
+    """Returns the gateways by which every chunk leaves its pod and enters the others."""
     chunks, count = len(owner), len(p)
     home = p.pod[owner]
     away, chunk = (a.ravel() for a in np.divmod(np.arange(count * chunks), chunks))
@@ -148,16 +159,23 @@ def _entries(t: Topology, p: Pods, owner: I8, turned: bool, ring: bool) -> _Entr
         enter = plane = _other_planes(p, home[chunk], pod, plane)
     root = np.where(far, p.gateway[pod, enter], owner[chunk])
     src = np.where(far, p.gateway[home[chunk], plane], -1)
-    after = np.full(len(chunk), -1)
+    source_row = np.full(len(chunk), -1)
     if ring:
-        after = np.where(away > 1, np.arange(len(chunk)) - chunks, -1)
-        src = np.where(away > 1, root[after], src)
+        source_row = np.where(away > 1, np.arange(len(chunk)) - chunks, -1)
+        src = np.where(away > 1, root[source_row], src)
     elif p.joined:
         by = senders(t, p, home).ravel()
         relayed = np.flatnonzero(by != home[chunk])
-        after[relayed] = (by - home[chunk])[relayed] % count * chunks + chunk[relayed]
-        src[relayed] = root[after[relayed]]
-    pairs = np.unique((src * len(t) + root)[far])
+        source_row[relayed] = (by - home[chunk])[relayed] % count * chunks + chunk[relayed]
+        src[relayed] = root[source_row[relayed]]
+    tree = places_among(root)
+    return _Entries(p, owner, ring, chunk, pod, away, root, src, source_row, tree)
+
+
+def _check_routes(t: Topology, e: _Entries, turned: bool) -> None:
+    """Raises UserError E451 where a chunk enters a pod over a pair of ranks without a route."""
+    far = e.away > 0
+    pairs = np.unique((e.src * len(t) + e.root)[far])
     ends = [a.astype(np.int32) for a in np.divmod(pairs, len(t))]
     ends = ends[::-1] if turned else ends
     if len(bad := unreachable(t, *ends)):
@@ -167,11 +185,10 @@ def _entries(t: Topology, p: Pods, owner: I8, turned: bool, ring: bool) -> _Entr
             f"compose over this cluster needs a route from {u} to {v}",
             help="greedy may do without",
         )
-    return _Entries(chunk, pod, away, root, src, after, places_among(root))
 
 
 def _plane(p: Pods, home: I8) -> I8:
-    """The plane of each chunk: those of a pod shared out evenly among the planes that it is on.
+    """Returns the plane of each chunk: the planes that a pod is on share its chunks evenly.
     home: i8[K] pods."""
     place, count = places_among(home), np.bincount(home)
     plane = np.empty(len(home), np.int64)
@@ -183,8 +200,9 @@ def _plane(p: Pods, home: I8) -> I8:
 
 
 def _evenly(p: Pods, home: I8, pod: I8, place: I8, far: B1) -> I8:
-    """The plane by which each chunk enters a pod, where any does: its own where the gateways that
-    are entered divide the chunks of its pod, else the next in turn. place: in its pod."""
+    """Returns the plane by which each chunk enters a pod, where all planes are joined: its own
+    where the pod's gateways divide the chunks of its home, else the next in turn. place: of the
+    chunk in its home."""
     planes = p.gateway.shape[1]
     gateways = np.array([len(np.unique(row)) for row in p.gateway])[pod]
     count = np.bincount(home[~far], minlength=len(p))[home]
@@ -196,7 +214,8 @@ def _evenly(p: Pods, home: I8, pod: I8, place: I8, far: B1) -> I8:
 
 
 def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
-    """`plane`, or where the pod that is entered is not on it one that both are on, in turn."""
+    """Returns `plane`, or where the pod that is entered is not on it, one that both pods are on, in
+    turn."""
     found = plane.copy()
     lacking = np.flatnonzero(p.gateway[pod, plane] < 0)
     keys, at = np.unique(home[lacking] * len(p) + pod[lacking], return_inverse=True)
@@ -214,16 +233,17 @@ def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
     return found
 
 
-def _trees(t: Topology, p: Pods, e: _Entries, turned: bool) -> list[Spread]:
-    """The trees of each kind of pod, for what enters the first that is of it."""
-    found = list[Spread]()
+def _trees(t: Topology, e: _Entries, turned: bool) -> list[PodTrees]:
+    """Returns the trees of each kind of pod, found for the chunks that enter the first pod of the
+    kind."""
+    p, found = e.pods, list[PodTrees]()
     far = e.away > 0
-    enough = _time(t, e.src[far], e.root[far], turned)
+    enough = _busiest(t, e.src[far], e.root[far], turned)
     weight = np.bincount(e.root, minlength=len(t)).astype(np.float64)
     for x in np.unique(p.kind, return_index=True)[1].tolist():
         own = p.of(x)
         c = chunked(t, fine=True, ranks=own)
-        trees = spread(c.reversed() if turned else c, weight[own], enough)
+        trees = pod_trees(c.reversed() if turned else c, weight[own], enough)
         if trees is None:
             u, v = t.describe(int(own[0])), t.describe(int(own[-1]))
             raise fail(
@@ -235,8 +255,8 @@ def _trees(t: Topology, p: Pods, e: _Entries, turned: bool) -> list[Spread]:
     return found
 
 
-def _time(t: Topology, src: I8, dst: I8, turned: bool) -> float:
-    """Chunks over GB/s of the busiest resource of these transfers."""
+def _busiest(t: Topology, src: I8, dst: I8, turned: bool) -> float:
+    """Returns the load of the busiest resource of these transfers: chunks over GB/s."""
     pairs, count = np.unique(src * len(t) + dst, return_counts=True)
     ends = [a.astype(np.int32) for a in np.divmod(pairs, len(t))]
     found = routes(t, *(ends[::-1] if turned else ends))
@@ -244,59 +264,80 @@ def _time(t: Topology, src: I8, dst: I8, turned: bool) -> float:
     return float((used / found.capacity).max(initial=0.0))
 
 
-def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8, ring: bool) -> Transfers:
-    """All entries, and what trees make of them."""
-    have = _since(p, e, trees, owner)
+def _moves(e: _Entries, trees: list[PodTrees]) -> Moves:
+    """Returns the transfers of all chunks into all pods, and along the trees within them."""
+    have = _first_steps(e, trees)
+    step = _entry_steps(e, have)
     far = np.flatnonzero(e.away > 0)
-    step = have[e.chunk, p.local[e.src]] + e.away - 1
-    if ring:
-        step = step[len(owner) + e.chunk] + e.away - 1
-    relayed = np.flatnonzero((e.after >= 0) & (not ring))
-    step[relayed] = step[e.after[relayed]] + e.away[relayed]
-    entered = np.where(e.away > 0, step + 1, 0)
     none = np.full(len(far), -1)
-    parts = [Transfers(e.chunk[far], e.src[far], e.root[far], step[far], none, none, none)]
-    plane = np.full(len(p.pod), -1)
-    plane[p.gateway[p.gateway >= 0]] = np.nonzero(p.gateway >= 0)[1]
-    widest, again = int(p.size.max()), places_among(owner)
-    for kind, s in enumerate(trees):
-        row = np.flatnonzero(p.kind[e.pod] == kind)
-        tree = (p.local[e.root[row]], e.tree[row] % s.parent.shape[1])
-        i, to = np.nonzero(s.parent[tree] >= 0)
-        apart = (to - tree[0][i]) % s.parent.shape[2]
-        order = np.argsort(apart, kind="stable")  # as loops over ranks would have them
-        i, to, apart = i[order], to[order], apart[order]
-        row, at = row[i], (tree[0][i], tree[1][i], to)
-        begin = p.first[e.pod[row]]
-        dst = p.ranks[begin + to]
-        chunk = e.chunk[row]
-        home = (e.pod[row] - 1) % len(p) if ring else p.pod[owner[chunk]]
-        other = np.where(plane[dst] >= 0, p.gateway[home, plane[dst]], -1)
-        other = np.where((e.away[row] > 0) & s.leaf[at], other, -1)
-        group = apart - 1 + (e.away[row] - 1) * (widest - 1)
-        had = have[chunk, p.local[other]]
-        had = np.full_like(had, have.max() + s.step.max()) if ring else had
-        parts.append(
-            Transfers(
-                chunk,
-                p.ranks[begin + s.parent[at]],
-                dst,
-                entered[row] + s.step[at],
-                other,
-                had + len(p) - 1 + e.away[row],
-                group * (int(again.max()) + 1) + again[chunk],
-            )
-        )
-    columns = ([getattr(one, name) for one in parts] for name in Transfers.__dataclass_fields__)
-    return Transfers(*(np.concatenate(column) for column in columns))
+    parts = [Moves(e.chunk[far], e.src[far], e.root[far], step[far], none, none, none)]
+    parts += [_tree_moves(e, kind, s, have, step) for kind, s in enumerate(trees)]
+    columns = ([getattr(part, name) for part in parts] for name in Moves.__dataclass_fields__)
+    return Moves(*(np.concatenate(column) for column in columns))
 
 
-def _since(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> I8:
-    """From which step on each rank of a chunk's own pod has it: i8[K, ranks of the largest pod]."""
-    chunks = len(owner)
+def _first_steps(e: _Entries, trees: list[PodTrees]) -> I8:
+    """Returns the step from which on each rank of a chunk's own pod has it: i8[K, ranks of the
+    largest pod]."""
+    p, chunks = e.pods, len(e.owner)
     have = np.zeros((chunks, int(p.size.max())), np.int64)
     for kind, s in enumerate(trees):
-        k = np.flatnonzero(p.kind[p.pod[owner]] == kind)
+        k = np.flatnonzero(p.kind[p.pod[e.owner]] == kind)
         tree = e.tree[:chunks][k] % s.parent.shape[1]
-        have[k, : s.step.shape[2]] = s.step[p.local[owner[k]], tree] + 1
+        have[k, : s.step.shape[2]] = s.step[p.local[e.owner[k]], tree] + 1
     return have
+
+
+def _entry_steps(e: _Entries, have: I8) -> I8:
+    """Returns the step of each transfer into a pod, -1 into a chunk's own: i8[K · N]."""
+    step = have[e.chunk, e.pods.local[e.src]] + e.away - 1
+    if e.ring:
+        step = step[len(e.owner) + e.chunk] + e.away - 1
+    else:
+        relayed = np.flatnonzero(e.source_row >= 0)
+        step[relayed] = step[e.source_row[relayed]] + e.away[relayed]
+    step[e.away == 0] = -1
+    return step
+
+
+def _tree_moves(e: _Entries, kind: int, s: PodTrees, have: I8, step: I8) -> Moves:
+    """Returns the transfers along the trees of all pods of a kind. have, step: as of
+    `_first_steps`, `_entry_steps`."""
+    p, ranks = e.pods, s.parent.shape[2]
+    row = np.flatnonzero(p.kind[e.pod] == kind)
+    root, tree = p.local[e.root[row]], e.tree[row] % s.parent.shape[1]
+    i, to = np.nonzero(s.parent[root, tree] >= 0)
+    apart = (to - root[i]) % ranks
+    order = np.argsort(apart, kind="stable")  # every rank sends to the next one first
+    i, to, apart = i[order], to[order], apart[order]
+    row, at = row[i], (root[i], tree[i], to)
+    chunk, away, begin = e.chunk[row], e.away[row], p.first[e.pod[row]]
+    dst = p.ranks[begin + to]
+    other = _other_sources(e, row, dst, s.leaf[at])
+    later = have[chunk, p.local[other]]
+    if e.ring:
+        later = np.full_like(later, have.max() + s.step.max())
+    again = places_among(e.owner)
+    group = apart - 1 + (away - 1) * (int(p.size.max()) - 1)
+    return Moves(
+        chunk,
+        p.ranks[begin + s.parent[at]],
+        dst,
+        step[row] + 1 + s.step[at],
+        other,
+        later + len(p) - 1 + away,
+        group * (int(again.max()) + 1) + again[chunk],
+    )
+
+
+def _other_sources(e: _Entries, row: I8, dst: I8, leaf: B1) -> I8:
+    """Returns for each transfer of a tree the rank of another pod that could send instead, -1 for
+    none: the gateway on the plane of `dst`. row: of the entry; leaf: whether `dst` passes on
+    nothing."""
+    p = e.pods
+    plane = np.full(len(p.pod), -1)
+    plane[p.gateway[p.gateway >= 0]] = np.nonzero(p.gateway >= 0)[1]
+    home = (e.pod[row] - 1) % len(p) if e.ring else p.pod[e.owner[e.chunk[row]]]
+    gateway = np.where(plane[dst] >= 0, p.gateway[home, plane[dst]], -1)
+    found: I8 = np.where((e.away[row] > 0) & leaf, gateway, -1)
+    return found

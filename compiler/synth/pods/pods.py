@@ -1,10 +1,10 @@
-"""pods: the parts that a cluster is made of, which of them are alike, and where data enters them.
+"""pods: the parts of a cluster, which of them are alike, and the ranks where data enters them.
 
 A *pod* is the ranks of one memory domain: a node, as a rule. A *plane* is a rank of each pod, its
-*gateway*, that reach each other over the network: the first NICs of all nodes, or those on one
-rail. Planes are all that joins pods. Two pods are of one *kind* where ranks of the same place have
-routes of the same capacities that share in the same way, so that what is found for the one holds
-for the other.
+*gateway*; gateways of a plane reach each other over the network: the first NICs of all nodes, or
+the NICs on one rail. Only planes join pods. Two pods are of one *kind* where ranks of the same
+place have routes of the same capacities that share resources in the same way, so that trees of the
+one serve the other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hccc.network.routes import routes, unreachable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pods:
-    """N pods of n ranks. pod, local: i8[n] of each rank, and its place there; ranks: i8[n] by pod,
-    those of pod x at first[x]:first[x + 1]; kind: i8[N], from 0; gateway: i8[N, planes] ranks, -1
+    """N pods of n ranks. pod, local: i8[n] the pod of each rank, and its place there; ranks: i8[n]
+    by pod, of pod x at first[x]:first[x + 1]; kind: i8[N], from 0; gateway: i8[N, planes] ranks, -1
     where a pod is not on a plane; joined: whether planes reach each other, then pods are on all."""
 
     pod: I8
@@ -38,16 +38,16 @@ class Pods:
 
     @property
     def size(self) -> I8:
-        """How many ranks each pod has: i8[N]."""
+        """The number of ranks of each pod: i8[N]."""
         return np.diff(self.first)
 
     def of(self, pod: int) -> I8:
-        """The ranks of a pod."""
+        """Returns the ranks of a pod."""
         return self.ranks[self.first[pod] : self.first[pod + 1]]
 
 
 def pods(t: Topology) -> Pods:
-    """The pods of `t`. O(ranks · ranks of a pod)."""
+    """Finds the pods of `t`. O(ranks · ranks of a pod)."""
     pod = t.dense_memory_domain().astype(np.int64)
     ranks = np.argsort(pod, kind="stable")
     first = starts(np.bincount(pod))
@@ -55,7 +55,8 @@ def pods(t: Topology) -> Pods:
 
 
 def _kinds(t: Topology, ranks: I8, first: I8) -> I8:
-    """Pods whose routes within are the same but for the numbers of what they use."""
+    """Returns the kind of each pod: pods whose inner routes are the same, but for the numbers of
+    resources, have one."""
     kinds = dict[bytes, int]()
     found = []
     for begin, end in pairwise(first):
@@ -74,8 +75,8 @@ def _kinds(t: Topology, ranks: I8, first: I8) -> I8:
 
 
 def _gateways(t: Topology, pod: I8) -> tuple[I8, bool]:
-    """`Pods.gateway`, `Pods.joined`: where all leaves reach each other, planes are shared out among
-    a pod's ranks with NICs; else a plane is on one leaf."""
+    """Returns `Pods.gateway` and `Pods.joined`: where all leaves reach each other, a pod's ranks
+    with NICs share the planes; else a plane is on one leaf."""
     with_nic = t.port[Level.NIC] >= 0
     able = np.flatnonzero(with_nic | ~np.isin(pod, pod[with_nic]))  # all, of a pod without any
     leaf = t.domain[Level.LEAF][able]
@@ -94,7 +95,7 @@ def _gateways(t: Topology, pod: I8) -> tuple[I8, bool]:
 
 
 def _joined(t: Topology, able: I8, leaf: I8) -> bool:
-    """Whether NICs on any two leaves reach each other, where these are of two nodes."""
+    """Tells whether NICs on any two leaves reach each other, where these are of two nodes."""
     src, dst = list[int](), list[int]()
     groups = [able[leaf == one] for one in np.unique(leaf)]
     for a, b in permutations(groups, 2):

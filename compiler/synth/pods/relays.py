@@ -1,8 +1,9 @@
-"""relays: which pod sends a chunk to which, where some are too slow to send to all others.
+"""relays: the pod that sends each chunk into each other pod.
 
-A pod with few or slow NICs has most to send where pods have equal shares: its chunks to all others.
-What enters every pod once takes as long as the slowest to be entered; where a pod would send
-longer, others that have its chunk pass it on, those first that have most time left.
+As a rule that is the chunk's own pod. Where pods have equal shares, a pod with few or slow NICs has
+most to send: its chunks to all others. Chunks enter every pod once, and that takes as long as the
+slowest pod needs to receive. A pod that would send longer hands chunks to other pods to forward,
+the least busy first.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly, modulo 1
 
 
 def senders(t: Topology, p: Pods, home: I8) -> I8:
-    """The pod that sends each chunk into each pod: i8[N, K], row `away` that of the pod so many
-    after its own. home: i8[K] the pod of each chunk. At most one pod is between.
+    """Returns the pod that sends each chunk: i8[N, K], in row `away` into the pod so many after its
+    own. home: i8[K] the pod of each chunk. At most one pod forwards a chunk to another.
 
     O(chunks · pods), times pods where any is slow.
     """
@@ -40,7 +41,8 @@ def senders(t: Topology, p: Pods, home: I8) -> I8:
 
 @njit
 def _relayed(sender: I8, home: I8, order: I8, spare: F8, rate: F8) -> None:
-    """Changes `sender`. spare: f8[N] chunks that each pod could send more, changed too."""
+    """Puts forwarding pods into `sender`. spare: f8[N] how many chunks more each pod could send;
+    changed too."""
     pods, chunks = sender.shape
     passes_on = np.zeros((chunks, pods), np.bool_)
     for away in range(pods - 1, 0, -1):
@@ -59,7 +61,8 @@ def _relayed(sender: I8, home: I8, order: I8, spare: F8, rate: F8) -> None:
 
 @njit
 def _relay(sender: I8, passes_on: B1, spare: F8, rate: F8, k: int, own: int, to: int) -> int:
-    """The pod with most time left that gets chunk k from its own pod; -1 where none has any."""
+    """Returns the pod with most time left that gets chunk k from its own pod; -1 where none has
+    any."""
     pods = len(spare)
     best, most = -1, 0.0
     for x in range(pods):

@@ -1,8 +1,9 @@
-"""spread: how what enters a pod reaches all its ranks: trees, found once for each kind of pod.
+"""pod_trees: trees that bring a chunk from one rank of a pod to all others, for each kind of pod.
 
-Several trees from a rank share what it sends. A pod whose ports are shared alike by all needs none
-but stars, everybody being sent by who has it; where one rank gets most of what comes, others must
-pass it on, and where links differ or are missing, trees follow them: greedy finds such.
+Several trees from a rank share its chunks. A pod whose ports are shared alike by all ranks needs
+only stars: the rank that has a chunk sends it to all others. Where one rank gets most of the chunks
+that enter, others must pass them on, and where links differ or are missing, trees follow them:
+greedy finds such trees.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.greedy import greedy
 from hccc.synth.greedy.schedule import Schedule, gather_all
 
-SEEDS = 2
+SEEDS = 2  # greedy schedules for each number of trees
 MOST = 16  # trees from a rank
-AS_GOOD = 1e-6
+AS_GOOD = 1e-6  # part of a load up to which two are equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spread:
-    """Trees of a pod of G ranks, of each rank V, of which the first count[i] are its own and others
-    repeat them. parent, step: i8[G, V, G] from whom in the tree each rank gets, and when (from 0);
-    -1 for the rank itself. count: i8[G]."""
+class PodTrees:
+    """V trees from each of the G ranks of a pod; the first count[i] of rank i differ, the others
+    repeat them. parent, step: i8[G, V, G] the rank that sends to each rank, and the step (from 0);
+    -1 for the root. count: i8[G]."""
 
     parent: I8
     step: I8
@@ -42,21 +43,21 @@ class Spread:
         return found
 
 
-def spread(c: Chunked, weight: F8, enough: float) -> Spread | None:
-    """The trees that load the busiest resource of a pod least, or the first that load it no longer
-    than `enough`, in chunks over GB/s; stars where they are as good. None where some rank is not
-    reached. weight: f8[G] what enters at each rank."""
+def pod_trees(c: Chunked, weight: F8, enough: float) -> PodTrees | None:
+    """Returns the trees that load the busiest resource of a pod least, or the first whose load is
+    at most `enough`, chunks over GB/s; stars where they are as good. None where some rank is not
+    reached. weight: f8[G] chunks that enter at each rank."""
     best, least = None, np.inf
-    for one in _candidates(c, weight):
-        if (load := _load(c, one, weight) / c.rate) < least * (1 - AS_GOOD):
-            best, least = one, load
+    for trees in _candidates(c, weight):
+        if (load := _load(c, trees, weight) / c.rate) < least * (1 - AS_GOOD):
+            best, least = trees, load
         if least <= enough * (1 + AS_GOOD):
             break
     return best
 
 
-def _candidates(c: Chunked, weight: F8) -> Iterator[Spread]:
-    """Stars, where there are routes for them, and trees that greedy finds."""
+def _candidates(c: Chunked, weight: F8) -> Iterator[PodTrees]:
+    """Yields stars, where there are routes for them, and trees that greedy finds."""
     n = c.n
     if (c.use[:, 0] != -2).all():
         yield _stars(n)
@@ -69,13 +70,15 @@ def _candidates(c: Chunked, weight: F8) -> Iterator[Spread]:
                 yield _trees(made, count)
 
 
-def _stars(n: int) -> Spread:
+def _stars(n: int) -> PodTrees:
+    """Returns one star from each of n ranks."""
     parent = np.repeat(np.arange(n), n).reshape(n, 1, n).copy()
     parent[np.arange(n), 0, np.arange(n)] = -1
-    return Spread(parent, np.where(parent < 0, -1, 0), np.ones(n, np.int64))
+    return PodTrees(parent, np.where(parent < 0, -1, 0), np.ones(n, np.int64))
 
 
-def _trees(made: Schedule, count: I8) -> Spread:
+def _trees(made: Schedule, count: I8) -> PodTrees:
+    """Returns the trees that the chunks of a schedule follow. count: i8[G] chunks of each rank."""
     n, most = len(count), int(count.max())
     root, tree = np.repeat(np.arange(n), count), places(count)
     parent, step = np.full((2, n, most, n), -1)
@@ -83,11 +86,11 @@ def _trees(made: Schedule, count: I8) -> Spread:
     step[root[made.chunk], tree[made.chunk], made.dst] = made.step
     other = np.arange(most) % count[:, None]
     rows = np.arange(n)[:, None]
-    return Spread(parent[rows, other], step[rows, other], count)
+    return PodTrees(parent[rows, other], step[rows, other], count)
 
 
-def _load(c: Chunked, s: Spread, weight: F8) -> float:
-    """Steps that the busiest resource takes for what enters."""
+def _load(c: Chunked, s: PodTrees, weight: F8) -> float:
+    """Returns the steps that the busiest resource takes for the chunks that enter."""
     i, v, j = np.nonzero(s.parent >= 0)
     own = v < s.count[i]
     i, v, j = i[own], v[own], j[own]
