@@ -61,8 +61,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SynthRequest:
-    """What a synthesis is asked for. size: bytes of the call that estimates are for; limits: what
-    no schedule beats; time_limit: seconds that a solver may take."""
+    """The question of a synthesis. size: bytes of the call that estimates are for; limits: the
+    least times of any schedule; method: "auto" or one of `methods`; time_limit: seconds that a
+    solver may take."""
 
     topology: Topology
     op: OpType
@@ -84,7 +85,7 @@ def request(
     seed: int = 0,
     time_limit: float = 60.0,
 ) -> SynthRequest:
-    """Returns what is asked for, with the limits of `op` on `t`.
+    """Returns the question, with the limits of `op` on `t`.
 
     Raises:
         UserError: E451 there is no such method, or there is one rank.

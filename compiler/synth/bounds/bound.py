@@ -79,9 +79,9 @@ ROUNDED = 1e-14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """What must cross where. parts: the ranks of C, or of each part; name: what the topology calls
-    it, `into node2`; share: bytes that cross for each byte of the call; capacity: GB/s; resources:
-    i8 the shared groups and links that cross it, numbered as in `routes`."""
+    """A cut, and what crosses it. parts: the ranks of C, or of each part; name: as the topology
+    names ranks, `into node2`; share: bytes that must cross for each byte of the call; capacity:
+    GB/s; resources: i8 the shared groups and links that cross it, numbered as in `routes`."""
 
     name: str
     parts: tuple[tuple[int, ...], ...]
@@ -114,8 +114,8 @@ class Limits:
     trees: float = np.inf
 
     def at(self, size: int, costs: Costs = SIMPLE) -> Bound:
-        """The bound for `size` bytes, as nccl-tests counts them. Of `costs` only what a protocol
-        does to α and to bytes on a link counts."""
+        """Returns the bound for `size` bytes, as nccl-tests counts them. Only the factors of
+        `costs` for α and for bytes on a link count."""
         bandwidth, moved = 0.0, size // self.blocks * self.blocks / costs.efficiency
         if self.cut is not None:
             wire = moved * self.cut.share
@@ -126,8 +126,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """What no schedule can beat, in µs: `latency`; and, `head` after the start, `bandwidth` of
-    `cut` (None where nothing has to move); and `trees`, of the best there are."""
+    """The least time of any schedule, in µs: `latency`; `bandwidth` of `cut` (None where nothing
+    has to move), which begins at `head`; and `trees`, of the best trees there are."""
 
     size: int
     latency: float
@@ -155,13 +155,14 @@ class Bound:
 
 
 def bound(t: Topology, collective: Collective, size: int, costs: Costs = SIMPLE) -> Bound:
-    """What no schedule of `collective` can beat on `t`, for `size` bytes (the larger of a rank's
-    buffers, as nccl-tests counts)."""
+    """Returns the least time of any schedule of `collective` on `t`, for `size` bytes (the larger
+    of a rank's buffers, as nccl-tests counts)."""
     return limits(t, collective.op, collective.root).at(size, costs)
 
 
 def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
-    """`bound` for all sizes. A flow, O(arcs · √vertices) in practice, for every sort of rank."""
+    """Returns the bound of `op` for all sizes. A flow, O(arcs · √vertices) in practice, for every
+    sort of rank."""
     if len(t) < 2 or op is OpType.CUSTOM:
         return Limits(0.0, 0.0, None)
     net = network(t)
@@ -185,8 +186,8 @@ def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
 
 
 def _mixed(t: Topology, cut: Cut) -> bool:
-    """Whether a cut is crossed both within memory domains, where bytes follow the latency, and
-    between them, where a proxy's bytes precede it: then some may cross at any time."""
+    """Tells whether a cut is crossed both within memory domains, where bytes follow the latency,
+    and between them, where a proxy's bytes precede it: then some may cross at any time."""
     part = np.zeros(len(t), np.int64)
     for number, ranks in enumerate(cut.parts):
         part[list(ranks)] = number + 1
@@ -197,7 +198,7 @@ def _mixed(t: Topology, cut: Cut) -> bool:
 
 
 def _sorts(net: FlowNetwork, root: int | None = None) -> I8:
-    """A rank of every sort, the root's left out."""
+    """Returns one rank of every sort, except the root's."""
     marked = None if root is None else (np.arange(net.ranks) == root).astype(np.int64)
     ranks = np.unique(colours(net, marked), return_index=True)[1]
     return ranks if root is None else ranks[ranks != root]
@@ -227,7 +228,7 @@ def _share(op: OpType, inside: B1) -> float:
 
 
 def _cut(t: Topology, net: FlowNetwork, inside: B1, share: float, out: bool) -> Cut:
-    """The cut around `inside`, named by its smaller side."""
+    """Returns the cut around `inside`, named by its smaller side."""
     arcs = net.crossing(inside)
     side = inside[: net.ranks]
     if 2 * np.count_nonzero(side) > net.ranks:
@@ -243,7 +244,8 @@ def _resources(numbers: I8) -> I8:
 
 
 def _allreduce(t: Topology, net: FlowNetwork, distances: Distances) -> tuple[float, Cut]:
-    """The narrowest cut, or the partition with the least between its parts, if that is tighter."""
+    """Returns the head and the narrowest cut, or the partition of least ratio where that is
+    tighter."""
     both = (net, net.reversed())
     inside = [narrowest_cut(directed, 0, _sorts(directed, 0)) for directed in both]
     each = [_cut(t, w, i, 1.0, d) for w, i, d in zip(both, inside, (False, True), strict=True)]
@@ -265,7 +267,8 @@ def _between(t: Topology, partition: Partition) -> Cut:
 
 
 def _pairwise(t: Topology, net: FlowNetwork, distances: Distances, op: OpType) -> tuple[float, Cut]:
-    """Alltoall and SendRecv: the tightest of the sets that `_sets` has, in each direction."""
+    """Returns the head and the tightest cut of Alltoall or SendRecv: of the sets of `_sets`, in
+    each direction."""
     best, most = np.zeros(len(t), np.bool_), -1.0
     backward, share = False, 0.0
     for label in _sets(t, net):
@@ -287,8 +290,8 @@ def _pairwise(t: Topology, net: FlowNetwork, distances: Distances, op: OpType) -
 
 
 def _sets(t: Topology, net: FlowNetwork) -> Iterator[I8]:
-    """Sets of ranks that little may enter: those that the topology shows, and those with the
-    narrowest cuts there are, and the narrowest for Allgather. Labels i8[ranks]."""
+    """Yields sets of ranks with narrow cuts: the partitions that the topology shows, the narrowest
+    cut of all, and the narrowest for Allgather. Labels i8[ranks]."""
     yield from structural_partitions(t)
     for directed in (net, net.reversed()):
         for inside in (
@@ -299,14 +302,14 @@ def _sets(t: Topology, net: FlowNetwork) -> Iterator[I8]:
 
 
 def rational(value: float) -> Fraction:
-    """The fraction with the smallest denominator up to a million that is `value` but for the last
-    digits, which sums of rates round: 200/3 of 66.666...; else `value` as it is."""
+    """Returns the fraction with a denominator up to a million that differs from `value` in the last
+    digits only, which sums of rates round: 200/3 for 66.666...; else `value` as it is."""
     near = Fraction(value).limit_denominator(MOST_DENOMINATOR)
     return near if abs(float(near) - value) <= ROUNDED * abs(value) else Fraction(value)
 
 
 def _crossing(label: I8, op: OpType) -> F8:
-    """Bytes into (and as many out of) each part for a byte of the call: f8[parts]."""
+    """Returns the bytes into (and as many out of) each part for a byte of the call: f8[parts]."""
     n = len(label)
     if op is OpType.ALLTOALL:
         count = np.bincount(label)

@@ -1,8 +1,8 @@
-"""certificate: the tightest bound there is, to hold what was synthesized against.
+"""certificate: the tightest bound there is, which synthesized Programs are compared with.
 
-An Allgather or a Reducescatter is over trees whatever it does. Where ways between nodes, buses or
-NICs are shared, the best trees (`rooted_trees`) take longer than any cut says: with 2 GB/s between
-two of three nodes the third passes on what they send each other, besides its own.
+Every Allgather or Reducescatter runs over trees. Where routes between nodes, buses or NICs are
+shared, the best trees (`rooted_trees`) take longer than any cut says: with 2 GB/s between two of
+three nodes the third node forwards their chunks besides its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INEXACT = 1e-6  # of a rate that a linear program finds
 
 
 def certificate(t: Topology, op: OpType, root: int = 0) -> Limits:
-    """`limits`, no looser than the best trees where those are found at once."""
+    """Returns `limits`, tightened by the best trees where those are found at once."""
     found = limits(t, op, root)
     if op not in SPREAD or found.cut is None:
         return found
@@ -27,7 +27,7 @@ def certificate(t: Topology, op: OpType, root: int = 0) -> Limits:
 
 
 def over_trees(found: Limits, op: OpType, best: RootedTrees | None) -> Limits:
-    """The bound, no looser than what the best trees of all reach."""
+    """Returns the bound, tightened to the rate of the best trees."""
     if op not in SPREAD or found.cut is None or best is None:
         return found
     if best.algbw >= float(found.cut.algbw) * (1 - INEXACT):

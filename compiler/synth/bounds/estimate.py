@@ -1,4 +1,4 @@
-"""estimate: how long a Program takes on a Topology, roughly: to leave out what cannot win.
+"""estimate: roughly how long a Program takes on a Topology, to leave out the slow ones.
 
 The most that any resource carries, at its rate, and the latencies of the longest chain of
 transfers. No thread blocks, no order beyond steps: `sim` decides among what is left.
@@ -19,7 +19,7 @@ LARGEST = 1 << 26  # ranks times chunks of which chains are followed
 
 
 def estimate(p: Program, t: Topology, size: int) -> float:
-    """µs of a call of `size` bytes; inf where a transfer has no route. O(transfers)."""
+    """Returns the µs of a call of `size` bytes; inf where a transfer has no route. O(transfers)."""
     rows = p.transfers
     if not len(rows):
         return 0.0
@@ -41,13 +41,14 @@ def estimate(p: Program, t: Topology, size: int) -> float:
 
 
 def _chunk(p: Program, size: int) -> float:
-    """Bytes of a chunk of a call."""
+    """Returns the bytes of a chunk of a call."""
     c = p.collective
     return size / (c.most_blocks() * c.chunks_per_block)
 
 
 def _longest(p: Program, n: int, hop: F8) -> float:
-    """µs of the longest chain of transfers, each of which needs what the one before brought."""
+    """Returns the µs of the longest chain of transfers in which each forwards the chunk of the one
+    before."""
     chunks = p.collective.n_chunks
     if n * chunks > LARGEST:
         steps = len(np.unique(p.transfers["step"]))
@@ -65,8 +66,8 @@ def _longest(p: Program, n: int, hop: F8) -> float:
 
 @njit
 def _chains(src: I4, dst: I4, chunk: I4, step: I4, hop: F8, since: F8) -> float:
-    """The latest time at which anything is there. since: f8[ranks, chunks] µs, changed. Rows are by
-    step; those of one step read what was there before it."""
+    """Returns the time at which the last chunk arrives. since: f8[ranks, chunks] µs, changed. Rows
+    are by step; transfers of one step read the chunks that were there before it."""
     latest, begin = 0.0, 0
     arrives = np.empty(len(src))
     for i in range(len(src) + 1):

@@ -58,9 +58,9 @@ class RootedTrees:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Quotient:
-    """A network whose vertices are colours and whose arcs are kinds of arcs. size: how many
-    vertices of each colour; tail, head: colours; count: arcs of each kind; capacity: of one of
-    them; first: i8[kinds] an arc of each kind; one: i8[colours] a vertex of each."""
+    """A network of colours, joined by kinds of arcs. size: vertices of each
+    colour; tail, head: colours; count: arcs of each kind; capacity: of one arc of each kind; first:
+    i8[kinds] an arc of each kind; one: i8[colours] a vertex of each colour."""
 
     size: I8
     tail: I8
@@ -74,7 +74,8 @@ class _Quotient:
 def rooted_trees(
     t: Topology, op: OpType, bound: float, most: int | None = None
 ) -> RootedTrees | None:
-    """The optimum of the class; None where the program is too large, or there is one rank.
+    """Returns the optimum of the class; None where the linear program is too large, or there is one
+    rank.
 
     op: one of SOLVED; bound: GB/s that it does not exceed, the scale of the program; most:
     variables of a program that is not too large, MOST_VARIABLES where left out.
@@ -114,8 +115,8 @@ class _Program:
     def solve(
         self, flows: list[tuple[int, I8, _Quotient]], unit: float, *, reduces: bool
     ) -> RootedTrees | None:
-        """λ and the shares at its largest; None where nothing can be said. reduces: whether there
-        are reductions, and roots are free."""
+        """Returns λ and the shares at its largest; None where the solver fails. reduces: whether
+        there are reductions, and roots are free."""
         self._capacities(4 * self.net.ranks * unit)
         self._switches()
         for target, own, small in flows:
@@ -144,7 +145,8 @@ class _Program:
         return RootedTrees(best, frozen(each[self.colour[: self.net.ranks]] / best, np.float64))
 
     def _capacities(self, enough: float) -> None:
-        """No arc needs more than `enough`: every rank sends the others all there is, both ways."""
+        """Adds the arcs' capacities, at most `enough` GB/s: every rank sends the others all there
+        is, both ways."""
         held = np.flatnonzero(np.isfinite(self.whole.capacity))
         row, capacity = np.arange(len(held)), np.minimum(self.whole.capacity[held], enough)
         self.most.add(
@@ -165,7 +167,7 @@ class _Program:
         )
 
     def _switches(self) -> None:
-        """As much in as out, for broadcasts and for reductions."""
+        """Adds that as much enters a switch as leaves it, for broadcasts and for reductions."""
         hub = np.flatnonzero(self.whole.one >= self.net.ranks)
         place = np.full(len(self.whole.size), -1)
         place[hub] = np.arange(len(hub))
@@ -178,7 +180,8 @@ class _Program:
             self.equal.add(row[at], column[at], value[at], np.zeros(len(hub)))
 
     def _flow(self, base: int, sign: float, target: int, own: I8, small: _Quotient) -> None:
-        """What every root has for a rank (sign 1), or a rank for every root (-1): within b or a."""
+        """Adds the flow from every root to a rank (sign 1) within b, or from a rank to every root
+        (-1) within a."""
         first, arcs = self.columns, np.arange(len(small.tail))
         self.columns += len(arcs)
         place = np.cumsum(np.arange(len(small.size)) != target) - 1
@@ -210,14 +213,14 @@ class _Rows:
         self.right: list[float] = []
 
     def add(self, row: I8, column: I8, value: F8, right: F8) -> None:
-        """More rows, `row` counted from the first of them."""
+        """Adds rows; `row` counts from the first of them."""
         self.row.append(row + len(self.right))
         self.column.append(column)
         self.value.append(value)
         self.right += right.tolist()
 
     def matrix(self, columns: int) -> coo_array:
-        """All rows."""
+        """Returns all rows as a matrix."""
         where = (np.concatenate(self.row), np.concatenate(self.column))
         shape = (len(self.right), columns)
         return coo_array((np.concatenate(self.value), where), shape=shape).tocsr()

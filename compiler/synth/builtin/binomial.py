@@ -23,7 +23,7 @@ OPS = (OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER)
 
 
 def binomial(t: Topology, op: OpType, root: int = 0) -> Program:
-    """`op`, one of OPS, over a binomial tree of all ranks. O(transfers).
+    """Returns the Program of `op`, one of OPS, over a binomial tree of all ranks. O(transfers).
 
     Raises:
         UserError: E451 the tree needs a route that the cluster does not have.
@@ -48,7 +48,8 @@ def _height(n: int) -> int:
 
 
 def _tree(n: int) -> tuple[I8, I8]:
-    """The parent in every edge, numbered from the root on, and the step that serves the child."""
+    """Returns for each edge the parent, numbered from the root on, and the step that serves the
+    child."""
     edges = [
         (parent, step)
         for step in range(_height(n))

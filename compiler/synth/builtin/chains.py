@@ -1,4 +1,4 @@
-"""chains: for NCCL's trees, the GPUs of every node in a line from its head beside a NIC.
+"""chains: for NCCL's trees, the GPUs of every node in a line whose head is beside a NIC.
 
 As in NCCL (`src/graph/connect.cc`, BALANCED_TREE) one child of a node hangs on its head, the other
 on the GPU next to it, if that is no slower; where NICs are on rails, both hang on the head, so that
@@ -16,7 +16,7 @@ import numpy as np
 from hccc.ir.arrays import I4, I8
 from hccc.ir.topology import F8, Level, Topology
 from hccc.network.routes import cost
-from hccc.synth.builtin.paths import costs, path
+from hccc.synth.builtin.hamiltonian_paths import costs, path
 
 SAME = 1.001  # of µs
 
@@ -31,7 +31,7 @@ class Chains:
 
 
 def chains(t: Topology, orders: I4) -> Iterator[Chains]:
-    """As many sets of chains as there are circuits, their heads spread over the NICs.
+    """Yields as many sets of chains as there are circuits, their heads spread over the NICs.
 
     In one node the circuits are the chains. O(sets · N · 2^g g³) for N nodes of g GPUs.
     """
@@ -59,22 +59,22 @@ def chains(t: Topology, orders: I4) -> Iterator[Chains]:
 
 
 def _there_and_back(t: Topology, a: I8, b: I8) -> F8:
-    """µs of a chunk from each of `a` to each of `b`, and back: f8[a, b]."""
+    """Returns the µs of a chunk from each of `a` to each of `b`, and back: f8[a, b]."""
     u, v = (x.ravel().astype(np.int32) for x in np.meshgrid(a, b, indexing="ij"))
     time: F8 = (cost(t, u, v) + cost(t, v, u)).reshape(len(a), len(b))
     return time
 
 
 def _on_nic(t: Topology, use: F8) -> F8:
-    """How often each rank's NIC is in use: f8[n]."""
+    """Returns how often each rank's NIC is in use: f8[n]."""
     nic = t.port[Level.NIC]
     shared = np.bincount(nic[nic >= 0], use[nic >= 0], minlength=len(t.shared) + 1)
     return np.where(nic >= 0, shared[nic], use)
 
 
 def _heads(t: Topology, nodes: list[I8], on_nic: F8) -> I4:
-    """A head for every node: in the first a GPU that leads out best, in the others the nearest to
-    that; of equals the one whose NIC has fewest heads."""
+    """Returns a head for every node: in the first a GPU that leads out best, in the others the
+    nearest to that; of equals the one whose NIC has fewest heads."""
     out = _there_and_back(t, nodes[0], nodes[1]).min(axis=1)
     first = nodes[0][np.lexsort((on_nic[nodes[0]], out))[:1]]
     heads = [first[0]]
@@ -85,8 +85,8 @@ def _heads(t: Topology, nodes: list[I8], on_nic: F8) -> I4:
 
 
 def _beside(t: Topology, node: I8, head: int, other: int, way: F8, on_nic: F8) -> int | None:
-    """The GPU of `node` for a second child: no farther from another node's head than the own head
-    is, on the NIC that fewest are on; None where there is none."""
+    """Returns the GPU of `node` for a second child, on the NIC of fewest others: no farther from
+    another node's head than the own head is; None where there is none."""
     far = _there_and_back(t, node, np.array([other]))[:, 0]
     fits = np.isfinite(way) & (far <= far[head] * SAME)
     fits[head] = False
@@ -97,7 +97,7 @@ def _beside(t: Topology, node: I8, head: int, other: int, way: F8, on_nic: F8) -
 
 
 def _line(way: F8, head: int, beside: int | None) -> I8:
-    """From the head, by `beside`, the cheapest path through a node's GPUs."""
+    """Returns the cheapest path from the head, by `beside`, through a node's GPUs."""
     if beside is None:
         if len(way) == 1:
             return np.zeros(1, np.int64)

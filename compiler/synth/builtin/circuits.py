@@ -3,9 +3,10 @@
 NCCL searches each node for channels that enter by one NIC, pass all GPUs and leave by a NIC
 (`src/graph/search.cc`), and joins them node by node (`connect.cc`); on rails odd nodes swap a
 channel's NICs, so that it stays on its rail. Here one shortest-path pass over the nodes chooses,
-for each circuit, where it enters and leaves every node; a hop costs its time if all circuits so
-far and this one used it at once, which spreads circuits over NICs and links and keeps them on
-rails where leaving costs. Circuits are added as long as they carry more together.
+for each circuit, the GPUs by which it enters and leaves every node. The cost of a hop is its time
+if all circuits so far and this one used it at once: that spreads circuits over NICs and links, and
+keeps them on rails where leaving these costs time. Circuits are added as long as they carry more
+together.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I4, I8, places, starts
 from hccc.ir.topology import F8, US_PER_MB, Topology
 from hccc.network.routes import Routes, routes
-from hccc.synth.builtin.paths import costs, path
+from hccc.synth.builtin.hamiltonian_paths import costs, path
 
 MOST = 16  # circuits of one cluster: NCCL's channels are these and copies of them
-ROUNDS = 256  # times ranks, where one more circuit slows the others down
-SHARPNESS = 4  # of crowding: how much more the slowest count
-GAIN = 1.02  # more circuits must carry this much more
+ROUNDS = 256  # searches for all circuits anew, times ranks, where one more slows the others down
+SHARPNESS = 4  # exponent of a resource's crowding: how much more the slowest count
+GAIN = 1.02  # times the GB/s: more circuits must carry as much
 CHANNELS_OF_ONE = 2  # NCCL has every channel twice (`connect.cc`)
 CHANNELS = 32  # and, by default, about this many in all
 
@@ -51,7 +52,8 @@ class _Hops:
         return first[:-1][size > 0], size[size > 0]
 
     def weights(self) -> F8:
-        """µs of one chunk over each pair, with the load there is and one circuit more."""
+        """Returns the µs of one chunk over each pair, with the present load and one circuit
+        more."""
         share = (self.load + 1) / self.routes.capacity
         slowest = np.zeros(len(self.routes.bandwidth))
         np.maximum.at(slowest, self.routes.uses.owner(), share[self.routes.uses.index])
@@ -59,12 +61,12 @@ class _Hops:
         return np.where(self.routes.bandwidth > 0, time, np.inf)
 
     def use(self, order: I4, times: int = 1) -> None:
-        """A circuit comes, or goes: times = -1."""
+        """Adds a circuit to the loads, or takes it out: times = -1."""
         used = self.routes.uses.take(self.rows(order)).index
         self.load += times * np.bincount(used, minlength=len(self.load))
 
     def rows(self, order: I4) -> I8:
-        """The rows of `routes` that a circuit takes."""
+        """Returns the rows of `routes` that a circuit takes."""
         first, size = self.nodes
         src, dst = order, np.roll(order, -1)
         k = np.searchsorted(first, src, side="right") - 1
@@ -81,12 +83,12 @@ class _Hops:
 
     @property
     def crowding(self) -> float:
-        """What the slowest resources hold up, the next slowest a little too."""
+        """How full resources are, the fullest counting most."""
         return float(((self.load / self.routes.capacity) ** SHARPNESS).sum())
 
 
 def circuits(t: Topology) -> I4:
-    """Orders of all ranks, the last followed by the first: i4[count, n].
+    """Finds orders of all ranks, the last followed by the first: i4[count, n].
 
     Each enters every node once. O(count · N · (2^g g³ + g² log)) for N nodes of g GPUs.
 
@@ -108,7 +110,8 @@ def _ascending(hops: _Hops) -> I4:
 
 
 def _as_good(hops: _Hops, order: I4) -> bool:
-    """Whether ranks in ascending order, which people read more easily, are as good as `order`."""
+    """Tells whether ranks in ascending order, which people read more easily, are as good as
+    `order`."""
     costs = []
     for one in (_ascending(hops)[0], order):
         hops.load[:] = 0
@@ -119,8 +122,8 @@ def _as_good(hops: _Hops, order: I4) -> bool:
 
 
 def _search(hops: _Hops, rounds: int) -> tuple[I4, float]:
-    """As many circuits as carry more for it, and the GB/s of all together. Where one more carries
-    no more, all are found anew up to `rounds` times."""
+    """Adds circuits one by one while that raises the GB/s of all together, and returns both. Where
+    one more does not, all are found anew up to `rounds` times."""
     rng, orders = np.random.default_rng(0), list[I4]()
     best, most = np.zeros((0, len(hops.topology)), np.int32), 0.0
     for count in range(1, _most(hops) + 1):
@@ -136,8 +139,8 @@ def _search(hops: _Hops, rounds: int) -> tuple[I4, float]:
 
 
 def channels_of(t: Topology, orders: I4) -> int:
-    """How many channels NCCL would give each circuit: enough that their thread blocks fill its
-    share of the links, at least CHANNELS_OF_ONE, at most CHANNELS in all."""
+    """Returns how many channels NCCL would give each circuit: enough that their thread blocks fill
+    its share of the links, at least CHANNELS_OF_ONE, at most CHANNELS in all."""
     if len(t) == 1:
         return 1
     block = min(t.devices[d].store for d in np.unique(t.device))
@@ -147,7 +150,7 @@ def channels_of(t: Topology, orders: I4) -> int:
 
 
 def shares(t: Topology, orders: I4) -> F8:
-    """GB/s of each circuit when all are in use at once: f8[count]."""
+    """Returns the GB/s of each circuit when all are in use at once: f8[count]."""
     src, dst = orders.ravel(), np.roll(orders, -1, axis=1).ravel()
     paths = routes(t, src, dst)
     load = np.bincount(paths.uses.index, minlength=len(paths.resource))
@@ -174,7 +177,7 @@ def _hops(t: Topology) -> _Hops:
 
 
 def _pairs(a: I8, a_size: I8, b: I8, b_size: I8) -> tuple[I8, I8]:
-    """All pairs of a rank of range k of `a` and one of range k of `b`, row-major."""
+    """Returns all pairs of a rank of range k of `a` and one of range k of `b`, row-major."""
     count = a_size * b_size
     k = np.repeat(np.arange(len(a)), count)
     at = places(count)
@@ -182,7 +185,8 @@ def _pairs(a: I8, a_size: I8, b: I8, b_size: I8) -> tuple[I8, I8]:
 
 
 def _most(hops: _Hops) -> int:
-    """How many circuits can differ in what limits them: NICs of a node, or links of a GPU."""
+    """Returns how many circuits can differ in their slowest resource: NICs of a node, or links of a
+    GPU."""
     paths, size = hops.routes, hops.nodes[1]
     row = paths.uses.owner()
     cap = paths.capacity[paths.uses.index]
@@ -199,8 +203,8 @@ def _most(hops: _Hops) -> int:
 
 
 def _rerouted(hops: _Hops, orders: list[I4], rng: np.random.Generator) -> list[I4]:
-    """Every circuit in turn makes room for the others, and is found anew where routes cost a little
-    more or less; `orders` again where that crowds more."""
+    """Takes out every circuit in turn and finds it anew at prices with noise; returns `orders`
+    where the new ones crowd resources more."""
     before, load = hops.crowding, hops.load.copy()
     new = list(orders)
     for i, old in enumerate(orders):
@@ -214,7 +218,7 @@ def _rerouted(hops: _Hops, orders: list[I4], rng: np.random.Generator) -> list[I
 
 
 def _circuit(hops: _Hops, noise: F8 | float = 1.0) -> I4:
-    """The cheapest circuit under the load there is."""
+    """Returns the cheapest circuit under the present load."""
     first, size = hops.nodes
     weight = hops.weights() * noise
     inside = [
@@ -232,8 +236,8 @@ def _circuit(hops: _Hops, noise: F8 | float = 1.0) -> I4:
 
 
 def _ends(hops: _Hops, inside: list[F8], weight: F8, size: I8) -> list[tuple[int, int]]:
-    """Where the circuit enters and leaves each node: shortest path over the nodes, for every GPU
-    of the first node to begin at; of equals the first."""
+    """Returns the GPUs by which the circuit enters and leaves each node: the shortest path over the
+    nodes, for every GPU of the first node to begin at; of equals the first."""
     within = [costs(w) if len(w) > 1 else np.zeros((1, 1)) for w in inside]
     if len(size) == 1:
         closed = within[0] + inside[0].T  # back from v to u

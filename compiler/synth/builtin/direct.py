@@ -18,8 +18,8 @@ Allreduce is the two-shot one: every rank reduces one chunk, then sends it to al
 Alltoall every rank sends to the one s + 1 places on, so that no rank gets two messages at a time.
 
 A one-shot Allreduce, in which every rank reads the pieces of all and reduces them itself, is no
-Program: a rank has one value of a chunk, and what it reduces into is what the others have still to
-read (E204); a step later it would be added twice (E203).
+Program: a rank has one value of a chunk, and it would reduce into the value that the others have
+still to read (E204); a step later that would be added twice (E203).
 
 Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
 (2005), §4; MSCCL++ `allreduce` kernels (two-shot, "allpairs").
@@ -37,7 +37,7 @@ from hccc.synth.common.transfer_table import backward, followed, joined, transfe
 
 
 def direct(t: Topology, op: OpType, root: int = 0) -> Program:
-    """`op` in as few steps as there can be. O(transfers).
+    """Returns the Program of `op` in as few steps as there can be. O(transfers).
 
     Raises:
         UserError: E451 two ranks have no route; E452 it is too large.
@@ -48,7 +48,7 @@ def direct(t: Topology, op: OpType, root: int = 0) -> Program:
 
 
 def two_shot(t: Topology, op: OpType = OpType.ALLREDUCE, root: int = 0) -> Program:
-    """The direct Allreduce."""
+    """Returns the direct Allreduce."""
     return direct(t, op, root)
 
 

@@ -10,15 +10,15 @@ chunks are spread over them evenly, so that all NICs carry alike.
 | Allreduce     | to the gateway; by a *home* node reduced and spread; from the gateway   | 4     |
 | Broadcast     | root to gateways; to a home node and from it to all others; spread      | 4     |
 | Reduce        | the reverse                                                             | 4     |
-| Alltoall      | what goes to one node to gateways; from them to its ranks               | 2     |
+| Alltoall      | chunks for another node to gateways; from them to its ranks             | 2     |
 | Scatter       | root to gateways of its node; from them to the others' ranks            | 2     |
 | Gather        | the reverse                                                             | 2     |
 
-N bytes (the larger buffer) cross a NIC as often as they must: of Allgather, what a node has leaves
-it for each other node, (N nodes − 1) times; of Alltoall, once. A home node of an Allreduce takes in
-a chunk from every other node, any other node sends and receives it once, so homes are shared out in
-such a way that the busiest node, for its NICs, is as little busy as can be: where nodes are
-unequal, the fast ones are home more often.
+N bytes (the larger buffer) cross a NIC as often as they must: of Allgather, a node's chunks leave
+it once for each other node; of Alltoall, once. A home node of an Allreduce receives a chunk from
+every other node, and any other node sends and receives it once. So homes are chosen such that the
+busiest node, for its NICs, is as little busy as can be: where nodes are unequal, the fast ones are
+home more often.
 
 Source: HiCCL and BlueConnect (Cho et al. 2019) for the levels; NCCL PXN for Alltoall by gateways.
 """
@@ -45,8 +45,8 @@ NAME = "Hierarchical"
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
     """first, size: i8[N] the ranks of every node that has any; node, local: i8[n] of each rank;
-    gateways: of each node, those of its ranks that have a NIC (all, where none has); rate: f8[N]
-    GB/s of a node's NICs, or what stands for it."""
+    gateways: ranks with a NIC of each node (all its ranks, where none has); rate: f8[N] GB/s of a
+    node's NICs, or its size where some node has none."""
 
     first: I8
     size: I8
@@ -56,14 +56,14 @@ class _Nodes:
     rate: F8
 
     def gateway(self, node: int, part: I8, parts: int) -> I8:
-        """The gateway of `node` for each `part` of `parts`, consecutive parts together."""
+        """Returns the gateway of `node` for each `part` of `parts`, consecutive parts together."""
         ranks = self.gateways[node]
         chosen: I8 = ranks[part * len(ranks) // parts]
         return chosen
 
 
 def hierarchical(t: Topology, op: OpType, root: int = 0) -> Program:
-    """`op`, any but SendRecv. O(transfers).
+    """Returns the Program of `op`, any but SendRecv. O(transfers).
 
     Raises:
         UserError: E451 a rank lacks a route within its node, or a gateway to another node.
@@ -90,8 +90,8 @@ def _nodes(t: Topology) -> _Nodes:
 
 
 def _whole(nodes: _Nodes, homes: I8) -> tuple[I8, I8, list[I8]]:
-    """The chunks of a buffer, as many for each home node as `homes` says: (chunk, its home node,
-    its gateway in every node)."""
+    """Returns the chunks of a buffer, as many for each home node as `homes` says: (chunk, its home
+    node, its gateway in every node)."""
     parts = lcm(*(len(g) for g in nodes.gateways))
     parts = parts if parts <= FINEST else max(len(g) for g in nodes.gateways)
     home = np.tile(np.repeat(np.arange(len(homes)), homes), parts)
@@ -101,7 +101,8 @@ def _whole(nodes: _Nodes, homes: I8) -> tuple[I8, I8, list[I8]]:
 
 
 def _within(nodes: _Nodes, owner: I8, step: int, chunk: I8) -> I8:
-    """From each chunk's owner, rank by rank, to all others of its node, the next one first."""
+    """Returns transfers from each chunk's owner, rank by rank, to all others of its node, the next
+    one first."""
     order = np.argsort(owner, kind="stable")
     owner, chunk = owner[order], chunk[order]
     node = nodes.node[owner]
@@ -126,7 +127,8 @@ def _allreduce(nodes: _Nodes, _: int) -> tuple[int, I8]:
 
 
 def _broadcast(nodes: _Nodes, root: int) -> tuple[int, I8]:
-    """Chunks leave the root's node once, to homes among the other nodes that pass them on."""
+    """Returns transfers by which chunks leave the root's node once, to homes among the other nodes
+    that pass them on."""
     count, here = len(nodes.size), int(nodes.node[root])
     others = np.setdiff1d(np.arange(count), here)
     chunk, home, gateway = _whole(nodes, _homes(nodes.rate, others, 0.0))
@@ -145,7 +147,7 @@ def _broadcast(nodes: _Nodes, root: int) -> tuple[int, I8]:
 
 
 def _homes(rate: F8, allowed: I8, own: float) -> I8:
-    """How many chunks of some number have each node as their home: i8[N].
+    """Returns how many chunks of some number have each node as their home: i8[N].
 
     A node sends `own` bytes for each byte that is not at home there, and N − 2 more for each that
     is, over `rate`; of up to twice as many chunks as nodes the number that keeps the busiest node
@@ -170,7 +172,8 @@ def _homes(rate: F8, allowed: I8, own: float) -> I8:
 
 
 def _allgather(nodes: _Nodes, _: int) -> tuple[int, I8]:
-    """A rank's chunks spread over the gateways of every other node; split where that evens out."""
+    """Returns transfers by which a rank's chunks spread over the gateways of every other node;
+    chunks are split where that evens out."""
     sizes = [len(g) for g in nodes.gateways]
     split = lcm(*(b // np.gcd(int(a), b) for a in nodes.size for b in sizes))
     split = split if split <= SPLIT else 1
@@ -188,8 +191,8 @@ def _allgather(nodes: _Nodes, _: int) -> tuple[int, I8]:
 
 
 def _alltoall(nodes: _Nodes, _: int) -> tuple[int, I8]:
-    """From each rank to a gateway of its node, from there to the destination; what goes from one
-    node to one other is shared by all gateways, those of one destination together."""
+    """Returns transfers from each rank to a gateway of its node, and from there to the destination;
+    gateways share the chunks from one node to another, those of one destination together."""
     n = len(nodes.node)
     src, dst = (x.ravel() for x in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
     src, dst = src[src != dst], dst[src != dst]
@@ -219,7 +222,7 @@ def _alltoall(nodes: _Nodes, _: int) -> tuple[int, I8]:
 
 
 def _scatter(nodes: _Nodes, root: int) -> tuple[int, I8]:
-    """Over the gateways of the root's node to the ranks of others."""
+    """Returns transfers over the gateways of the root's node to the ranks of others."""
     here = nodes.node[root]
     rank = np.setdiff1d(np.arange(len(nodes.node)), root)
     near, far = rank[nodes.node[rank] == here], rank[nodes.node[rank] != here]

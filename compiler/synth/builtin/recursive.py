@@ -34,7 +34,7 @@ NAME = "RecursiveHalvingDoubling"
 
 
 def recursive(t: Topology, op: OpType, root: int = 0) -> Program:
-    """`op`, one of OPS. O(transfers).
+    """Returns the Program of `op`, one of OPS. O(transfers).
 
     Raises:
         UserError: E451 two ranks that must exchange have no route.
@@ -49,13 +49,14 @@ def recursive(t: Topology, op: OpType, root: int = 0) -> Program:
 
 
 def _ranks(n: int, p: int) -> I8:
-    """The ranks that take part: i8[p]."""
+    """Returns the ranks that take part: i8[p]."""
     place = np.arange(p)
     return place + np.minimum(place, n - p)
 
 
 def _doubling(rank: I8, first: I8) -> I8:
-    """All p ranks end with all chunks; place i begins with chunks first[i] to first[i + 1]."""
+    """Returns transfers after which all p ranks have all chunks; place i begins with chunks
+    first[i] to first[i + 1]."""
     p = len(rank)
     rounds: list[I8] = [np.zeros((5, 0), np.int64)]
     for step in range(p.bit_length() - 1):
@@ -81,7 +82,7 @@ def _allgather(n: int, p: int) -> I8:
 
 
 def _allreduce(n: int, p: int) -> I8:
-    """p chunks, chunk i reduced by the i-th rank that takes part."""
+    """Returns transfers of p chunks; the i-th rank that takes part reduces chunk i."""
     doubled = _doubling(_ranks(n, p), np.arange(p + 1))
     halved = backward(doubled, Op.RRC)
     if n == p:

@@ -63,12 +63,12 @@ BUILTINS = {
 
 
 def serving(op: OpType) -> list[str]:
-    """The names of the built-ins that serve `op`."""
+    """Returns the names of the built-ins that serve `op`."""
     return [name for name, builtin in BUILTINS.items() if op in builtin.ops]
 
 
 def make(name: str, t: Topology, op: OpType, root: int = 0) -> Program:
-    """The built-in algorithm `name` for `op` on `t`.
+    """Returns the built-in algorithm `name` for `op` on `t`.
 
     Raises:
         UserError: E451 it does not serve `op`, or not on `t`; E452 it is too large.

@@ -32,7 +32,7 @@ OPS = (*PER_RANK, OpType.BROADCAST, OpType.REDUCE)
 
 
 def ring(t: Topology, op: OpType, root: int = 0, channels: int | None = None) -> Program:
-    """The ring algorithm for `op` on `t`.
+    """Returns the ring algorithm for `op` on `t`.
 
     channels: how many each circuit has; as many as NCCL would take if None.
     O(transfers), plus `circuits`.
@@ -50,13 +50,14 @@ def ring(t: Topology, op: OpType, root: int = 0, channels: int | None = None) ->
 
 
 def count_of(p: Program) -> int:
-    """How many circuits a ring Program has."""
+    """Returns the number of circuits of a ring Program."""
     c = p.collective
     return c.n_chunks // (c.n_ranks if c.op in PER_RANK else 1)
 
 
 def _round(orders: I4, c: Collective) -> Columns:
-    """At every step every rank passes on what it got in the one before: [step, circuit, place]."""
+    """Returns transfers by which at every step every rank passes on the chunk of the step before:
+    [step, circuit, place]."""
     count, n = orders.shape
     steps = 2 * (n - 1) if c.op is OpType.ALLREDUCE else n - 1
     s = np.arange(steps)[:, None, None]
@@ -80,7 +81,7 @@ def _round(orders: I4, c: Collective) -> Columns:
 
 
 def _chain(orders: I4, c: Collective) -> Columns:
-    """From the root once round, or once round to the root: [hop, circuit]."""
+    """Returns transfers from the root once round, or once round to the root: [hop, circuit]."""
     count, n = orders.shape
     at = np.argmax(orders == c.root, axis=1)
     first = at + 1 if c.reduces else at

@@ -28,7 +28,7 @@ from hccc.synth.common.transfer_table import program
 
 
 def tree(t: Topology, channels: int | None = None) -> Program:
-    """The double binary tree Allreduce on `t`.
+    """Returns the double binary tree Allreduce on `t`.
 
     channels: how many each tree has; as many as NCCL would take if None.
     O(transfers), plus `circuits` and `chains`.
@@ -45,7 +45,7 @@ def tree(t: Topology, channels: int | None = None) -> Program:
 
 
 def binary(n: int) -> I8:
-    """The parent of every node in one binary tree over n, −1 for node 0: i8[n].
+    """Returns the parent of every node in one binary tree over n, −1 for node 0: i8[n].
 
     Node 0 has one child, the largest power of two below n; the others are numbered in order, so
     that odd ones are leaves. A parent beyond n − 1 gives way to the one above it.
@@ -59,7 +59,8 @@ def binary(n: int) -> I8:
 
 
 def double(n: int) -> tuple[I8, I8]:
-    """Two binary trees over n nodes; the second mirrored for even n, shifted by one for odd."""
+    """Returns two binary trees over n nodes; the second mirrored for even n, shifted by one for
+    odd."""
     first = binary(n)
     if n % 2:
         second = np.roll(np.where(first >= 0, (first + 1) % n, -1), 1)
@@ -69,7 +70,8 @@ def double(n: int) -> tuple[I8, I8]:
 
 
 def _trees(t: Topology, c: Chains) -> I4:
-    """The parent of every rank in each tree over one set of chains: i4[2, n], one for one node."""
+    """Returns the parent of every rank in each tree over one set of chains: i4[2, n], one tree for
+    one node."""
     up = np.full(len(t), -1, np.int32)
     for chain in c.chains:
         up[chain[1:]] = chain[:-1]
@@ -96,7 +98,8 @@ def _check(t: Topology, parents: I4) -> None:
 
 
 def _columns(parents: I4) -> dict[str, I8 | int]:
-    """Up as soon as all children have been, then down level by level."""
+    """Returns transfers up the trees, as soon as all children have sent, then down level by
+    level."""
     depth, height = _levels(parents)
     tree, child = np.nonzero(parents >= 0)
     parent = parents[tree, child]
@@ -113,7 +116,8 @@ def _columns(parents: I4) -> dict[str, I8 | int]:
 
 
 def _levels(parents: I4) -> tuple[I8, I8]:
-    """How far below the root, and above its farthest leaf, each rank is: i8[trees, n] each."""
+    """Returns how far below the root, and above its farthest leaf, each rank is: i8[trees, n]
+    each."""
     row = np.arange(len(parents))[:, None]
     depth = np.zeros(parents.shape, np.int64)
     at = parents

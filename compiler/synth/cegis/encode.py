@@ -1,13 +1,13 @@
-"""encode: "a schedule of so many steps" as a Model, in one of two encodings.
+"""encode: "a schedule of so many steps" as a LinearModel, in one of two encodings.
 
-`full` has HeteCCL's variables (Eq. 2-3): Send(k, u, v, t) for every link and Has(k, v, t). `agg`
-has those inside nodes only. Between nodes, where every pair of ranks that one switch joins uses
-what u needs to send and what v needs to receive and nothing else, which sender serves which
-receiver does not matter: out(k, u, M, t) copies of k leave rank u for node M, in(k, v, t) arrive,
-and there are as many of one as of the other for every k, M and t. Schedules of both are the same.
+`full` has HeteCCL's variables (Eq. 2-3): Send(k, u, v, t) for every link and Has(k, v, t).
+`aggregated` has these inside nodes only. Between nodes, where a transfer over a switch uses the
+resources of its sender and of its receiver and no others, the pairing of senders and receivers does
+not matter: out(k, u, M, t) copies of k leave rank u for node M, in(k, v, t) arrive, as many as
+leave for every k, M and t. Schedules of both are the same.
 
-Eager, all of Eq. 2-6 holds in the Model. Lazy, Eq. 4-6 hold only for what is `kept`: the
-resources, and the receivers of a chunk, that a counterexample named.
+Eager, all of Eq. 2-6 holds in the model. Lazy, Eq. 4-6 hold only for the resources, and the
+receivers of a chunk, that a counterexample named (`kept`).
 
 Variables that no schedule of so many steps (one or more) uses are left out: before a chunk can be
 there, after it can get anywhere in time, at ranks that have it.
@@ -22,14 +22,14 @@ import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.cegis.hubs import Hubs
-from hccc.synth.cegis.model import ONE, ZERO, Model, Rows
+from hccc.synth.cegis.model import ONE, ZERO, ConstraintRows, LinearModel
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import NEVER, distance, linked_ranks
 from hccc.synth.greedy.schedule import Demand, Schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class KeptConstraints:
     """Constraints that counterexamples gave. resources: b1[R]; receivers: b1[chunks, ranks]."""
 
     resources: B1
@@ -40,10 +40,10 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Encoding:
-    """A Model and the Schedule that values for it mean."""
+class ScheduleEncoding:
+    """A LinearModel, and the translation of its values into a Schedule."""
 
-    model: Model
+    model: LinearModel
     decode: Callable[[I8], Schedule]
 
 
@@ -79,7 +79,8 @@ class _Table:
         return np.arange(self.variables - count, self.variables)
 
     def _has(self, need: B1) -> I8:
-        """i8[chunks, ranks, steps + 1]: at the beginning of a step."""
+        """Returns the variable, ZERO or ONE of every chunk at every rank as a step begins:
+        i8[chunks, ranks, steps + 1]."""
         t = np.arange(self.steps + 1)
         can = self.since[:, :, None] <= t
         has = np.where(can, 0, ZERO)
@@ -91,26 +92,28 @@ class _Table:
         return has
 
     def received(self) -> B1:
-        """b1[chunks, ranks, steps]: whether a chunk may come to a rank in a step."""
+        """Tells whether a chunk may come to a rank in a step: b1[chunks, ranks, steps]."""
         t = np.arange(self.steps)
         timely = (self.since[:, :, None] <= t + 1) & (t < self.until[:, :, None])
         return timely & ~self.demand.pre[:, :, None]
 
     def sent(self) -> B1:
-        """b1[chunks, ranks, steps]: whether a rank may have a chunk to send."""
+        """Tells whether a rank may have a chunk to send in a step: b1[chunks, ranks, steps]."""
         return self.since[:, :, None] <= np.arange(self.steps)
 
     def sends(self, linked: B1) -> _Sends:
-        """Variables for every link of `linked`."""
+        """Makes variables for every link of `linked`."""
         src, dst = np.nonzero(linked)
         possible = self.sent()[:, src] & self.received()[:, dst]
         chunk, link, step = np.nonzero(possible)
         return _Sends(chunk, src[link], dst[link], step, self.new(len(chunk)))
 
 
-def full(c: Chunked, demand: Demand, steps: int, kept: Kept | None = None) -> Encoding:
-    """Per link; lazy if `kept` is given."""
-    table, rows = _Table(c, demand, steps), Rows()
+def full(
+    c: Chunked, demand: Demand, steps: int, kept: KeptConstraints | None = None
+) -> ScheduleEncoding:
+    """Encodes with a variable per link; lazy if `kept` is given."""
+    table, rows = _Table(c, demand, steps), ConstraintRows()
     sends = table.sends(linked_ranks(c))
     rows.at_most(sends.variable, table.has[sends.chunk, sends.src, sends.step])
     if kept is None:
@@ -122,12 +125,12 @@ def full(c: Chunked, demand: Demand, steps: int, kept: Kept | None = None) -> En
     if demand.exclusive:
         _exclusive(table, rows, [(sends.chunk, sends.src, sends.step, sends.variable)])
     upper = np.ones(table.variables, np.int64)
-    return Encoding(rows.model(upper), sends.schedule)
+    return ScheduleEncoding(rows.model(upper), sends.schedule)
 
 
-def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> Encoding:
-    """Per link inside nodes, per rank between them."""
-    table, rows = _Table(c, demand, steps), Rows()
+def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> ScheduleEncoding:
+    """Encodes with a variable per link inside nodes, per rank between them."""
+    table, rows = _Table(c, demand, steps), ConstraintRows()
     near = table.sends(linked_ranks(c) & (c.node[:, None] == c.node))
     rows.at_most(near.variable, table.has[near.chunk, near.src, near.step])
     received, sent = table.received(), table.sent()
@@ -182,14 +185,14 @@ def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> Encoding:
             np.append(inside.step, t[senders]),
         )
 
-    return Encoding(rows.model(upper), decode)
+    return ScheduleEncoding(rows.model(upper), decode)
 
 
 _Terms = tuple[I8, I8, I8, I8]  # chunk, rank, step, variable
 
 
-def _arrivals(table: _Table, rows: Rows, arriving: list[_Terms]) -> None:
-    """Eq. 3 and Eq. 6: who has a chunk had it, or receives it, and not both."""
+def _arrivals(table: _Table, rows: ConstraintRows, arriving: list[_Terms]) -> None:
+    """Adds Eq. 3 and Eq. 6: a rank that has a chunk had it before, or receives it, and not both."""
     chunk, rank = np.nonzero(~table.demand.pre)
     has = table.has[chunk, rank]
     steps = table.steps
@@ -201,8 +204,10 @@ def _arrivals(table: _Table, rows: Rows, arriving: list[_Terms]) -> None:
     rows.add(0, 0, len(cells), after, before, *terms)
 
 
-def _lazy_arrivals(table: _Table, rows: Rows, sends: _Sends, kept: Kept) -> None:
-    """Eq. 2 and Eq. 3; Eq. 6 for receivers that are kept."""
+def _lazy_arrivals(
+    table: _Table, rows: ConstraintRows, sends: _Sends, kept: KeptConstraints
+) -> None:
+    """Adds Eq. 2 and Eq. 3; Eq. 6 for receivers that are kept."""
     chunk, rank = np.nonzero(~table.demand.pre)
     steps = table.steps
     where = np.full(table.demand.pre.shape, -1)
@@ -225,15 +230,19 @@ def _lazy_arrivals(table: _Table, rows: Rows, sends: _Sends, kept: Kept) -> None
 
 
 def _uses(row: I4, step: I8, variable: I8) -> tuple[I8, I8, I8]:
-    """Resource, step, variable of each use."""
+    """Returns the resource, the step and the variable of each use."""
     owner, column = np.nonzero(row >= 0)
     return row[owner, column].astype(np.int64), step[owner], variable[owner]
 
 
 def _capacities(
-    c: Chunked, rows: Rows, steps: int, uses: list[tuple[I8, I8, I8]], kept: Kept | None
+    c: Chunked,
+    rows: ConstraintRows,
+    steps: int,
+    uses: list[tuple[I8, I8, I8]],
+    kept: KeptConstraints | None,
 ) -> None:
-    """Eq. 4 and Eq. 5."""
+    """Adds Eq. 4 and Eq. 5."""
     resource, step, variable = (np.concatenate(part) for part in zip(*uses, strict=True))
     if kept is not None:
         these = kept.resources[resource]
@@ -242,8 +251,8 @@ def _capacities(
     rows.capacity(row, variable, c.capacity[keys // steps])
 
 
-def _exclusive(table: _Table, rows: Rows, leaving: list[_Terms]) -> None:
-    """Eq. 8: a rank sends a chunk once a step."""
+def _exclusive(table: _Table, rows: ConstraintRows, leaving: list[_Terms]) -> None:
+    """Adds Eq. 8: a rank sends a chunk once a step."""
     k, u, t, variable = (np.concatenate(part) for part in zip(*leaving, strict=True))
     keys, row = np.unique((k * table.c.n + u) * table.steps + t, return_inverse=True)
     rows.capacity(row, variable, np.ones(len(keys), np.int64))

@@ -7,33 +7,35 @@
         prefix := the steps before it, spare capacity filled    REVISEFULL
         candidate := prefix, and what Z3 makes of the rest under the kept constraints
 
-The model has Eq. 2-3, and of Eq. 4-6 what is kept. A counterexample names a resource, and rules
-out too many transfers over it at every step; or a rank that gets a chunk twice.
+The model has Eq. 2-3, and the constraints of Eq. 4-6 that are kept. A counterexample names a
+resource, and rules out too many transfers over it at every step; or a rank that gets a chunk twice.
 
-Beyond the paper, which says only "failure": if nothing continues a prefix it is frozen half as
-deep, never deeper again for so many steps; if there is nothing without a prefix no schedule has so
-few steps, since all that is kept is necessary, and the search goes on with one step more. So it
-ends, with the fewest steps, given time.
+Beyond the paper, which says only "failure": if no schedule continues a prefix, it is frozen half as
+deep, and never deeper again for that number of steps. If there is none without a prefix, no
+schedule has so few steps, since all kept constraints are necessary, and the search goes on with one
+step more. So it ends, with the fewest steps, given time.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hccc.synth.cegis.encode import Kept
+from hccc.synth.cegis.encode import KeptConstraints
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
-from hccc.synth.cegis.search import Search, before, per_link
+from hccc.synth.cegis.search import ScheduleSearch, before, per_link
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.greedy.schedule import Schedule, Violation, violations
 
 SHARE = 0.5  # of the time left, for each number of steps: a proof that there is none may be long
 
 
-def run(search: Search) -> None:
+def run(search: ScheduleSearch) -> None:
     """Searches until nothing is wrong, or time is up."""
     c, demand = search.c, search.demand
-    kept = Kept(np.zeros(len(c.capacity), np.bool_), np.zeros(demand.pre.shape, np.bool_))
+    kept = KeptConstraints(
+        np.zeros(len(c.capacity), np.bool_), np.zeros(demand.pre.shape, np.bool_)
+    )
     candidate = saturate(c, demand)
     proven = True
     for steps in range(search.bound, search.best.steps + 1):
@@ -49,9 +51,9 @@ def run(search: Search) -> None:
 
 
 def of_steps(
-    search: Search, candidate: Schedule, steps: int, kept: Kept
+    search: ScheduleSearch, candidate: Schedule, steps: int, kept: KeptConstraints
 ) -> tuple[Verdict, Schedule | None]:
-    """A valid schedule of at most `steps` steps, or why there is none."""
+    """Returns FOUND and a valid schedule of at most `steps` steps, or why there is none."""
     c, demand = search.c, search.demand
     deepest, encoder = steps, per_link(c, kept)
     budget = search.left * SHARE
@@ -76,7 +78,7 @@ def of_steps(
             deepest = frozen = frozen // 2
 
 
-def _keep(kept: Kept, wrong: list[Violation], checkpoint: int) -> None:
+def _keep(kept: KeptConstraints, wrong: list[Violation], checkpoint: int) -> None:
     """Adds the constraints that are violated at the checkpoint."""
     for violation in wrong:
         if violation.step == checkpoint:

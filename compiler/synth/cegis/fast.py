@@ -1,15 +1,15 @@
-"""fast: a solver repairs what a greedy schedule has too many steps for.
+"""fast: a solver shortens a greedy schedule that has too many steps.
 
-First for as many steps as the bound, then 1, 2, 4, … more, for each with half of the time left: the
-first steps of the given schedule are kept, a quarter of all, then half as many, then none, and
-HiGHS or Z3 looks for the rest in the smallest encoding. A deeper prefix makes the rest easier to
-find, or impossible. What cannot end in time by `least_steps` is not asked for.
+The solver is asked for as many steps as the bound, then for 1, 2, 4, … more, each time with half of
+the time left. The first steps of the greedy schedule are kept: a quarter of them, then half as
+many, then none; HiGHS or Z3 looks for the rest in the smallest encoding. A deeper prefix makes the
+rest easier to find, or impossible. A prefix that cannot end in time by `least_steps` is skipped.
 """
 
 from __future__ import annotations
 
 from hccc.synth.cegis.fill import fill
-from hccc.synth.cegis.search import Encoder, Search, before, remaining, smallest
+from hccc.synth.cegis.search import Encoder, ScheduleSearch, before, remaining, smallest
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.greedy.least_steps import least_steps
 
@@ -17,7 +17,7 @@ SHARE = 0.5  # of the time left, for what may come to nothing
 DEEPEST = 4  # at most one step in so many is frozen
 
 
-def run(search: Search) -> None:
+def run(search: ScheduleSearch) -> None:
     """Searches until a schedule is found or time is up."""
     if search.best.steps <= search.bound:
         return
@@ -34,8 +34,8 @@ def run(search: Search) -> None:
             steps, more = steps + more, 2 * more
 
 
-def _of_steps(search: Search, encoder: Encoder, steps: int) -> Verdict:
-    """Whether there is a schedule of `steps` steps; the best is one then."""
+def _of_steps(search: ScheduleSearch, encoder: Encoder, steps: int) -> Verdict:
+    """Looks for a schedule of `steps` steps, which becomes the best, and returns the verdict."""
     until = search.left * SHARE if steps + 1 < search.best.steps else 0.0
     verdict = Verdict.UNKNOWN
     for frozen in _depths(search, steps):
@@ -48,8 +48,8 @@ def _of_steps(search: Search, encoder: Encoder, steps: int) -> Verdict:
     return verdict
 
 
-def _depths(search: Search, steps: int) -> list[int]:
-    """How deep to freeze, ending with not at all."""
+def _depths(search: ScheduleSearch, steps: int) -> list[int]:
+    """Returns how many steps to freeze, in turn, ending with none."""
     depths = []
     frozen = steps // DEEPEST
     while frozen:

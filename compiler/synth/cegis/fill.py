@@ -1,12 +1,12 @@
 """fill: transfers added to the steps of a schedule as far as capacities allow (REVISEFULL, App. H).
 
-What is added is useful and harms nothing: a rank that gets a chunk earlier need not get it later.
-Filling an empty schedule to its end gives a valid one at once, deterministic and seldom of fewest
-steps: what a search falls back on.
+Added transfers harm nothing: a rank that gets a chunk earlier need not get it later. Filling an
+empty schedule to its end gives a valid schedule at once, deterministic and seldom of fewest steps:
+a search falls back on it.
 
-In a step, transfers between nodes go first, of chunks that the receiver's node lacks; then those
-inside nodes; then what capacity between nodes is left. Of what a rank lacks it gets what fewest
-ranks have.
+In a step, transfers between nodes of chunks that the receiver's node lacks go first; then transfers
+inside nodes; then transfers over the capacity that is left between nodes. A rank gets the chunk
+that fewest ranks have of those it lacks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hccc.synth.greedy.schedule import Demand, Schedule
 
 
 def fill(c: Chunked, demand: Demand, s: Schedule, steps: int | None = None) -> Schedule:
-    """`s`, valid as far as it goes, with its first `steps` steps filled; with None, all that it
-    takes to the end. O(transfers · chunks · ranks) at worst, in a compiled loop."""
+    """Returns `s`, valid as far as it goes, with its first `steps` steps filled; with None, up to
+    the end of the demand. O(transfers · chunks · ranks) at worst, in a compiled loop."""
     has = demand.pre.copy()
     parts: list[I4] = []
     step = 0
@@ -42,8 +42,8 @@ def fill(c: Chunked, demand: Demand, s: Schedule, steps: int | None = None) -> S
 
 
 def _wanted(c: Chunked, demand: Demand, has: B1) -> B1:
-    """Who should get what: those who must have it, and who is nearer to them than all who have
-    it."""
+    """Returns the ranks to send each chunk to: ranks that need it, and ranks closer to one of those
+    than any current holder: b1[chunks, ranks]."""
     need = demand.post & ~has
     if demand.post.all():
         return need
@@ -57,7 +57,7 @@ def _wanted(c: Chunked, demand: Demand, has: B1) -> B1:
 def _fill_step(
     use: I4, capacity: I8, node: I4, has: B1, wanted: B1, given: I4, exclusive: bool
 ) -> I4:
-    """i4[m, 3] chunk, src, dst: those given, and those added."""
+    """Returns the transfers given and those added: i4[m, 3] chunk, src, dst."""
     chunks, n = has.shape
     left = capacity.copy()
     lacks = wanted.copy()
@@ -116,7 +116,8 @@ def _fill_step(
 def _source(
     use: I4, left: I8, node: I4, has: B1, sent: B1, k: int, v: int, near: bool, exclusive: bool
 ) -> int:
-    """Who can send k to v, inside v's node or outside it; the one with most capacity left."""
+    """Returns the rank, of v's node (near) or of others, that can send k to v with most capacity
+    left; -1 where there is none."""
     n = len(node)
     best, most = -1, 0
     for u in range(n):

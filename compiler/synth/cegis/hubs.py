@@ -32,7 +32,7 @@ class Hubs:
     into: I4
 
     def joins(self, node: I4) -> B1:
-        """b1[ranks, cells]: to which cells of other nodes a rank can send."""
+        """Tells to which cells of other nodes a rank can send: b1[ranks, cells]."""
         hub = np.where(self.cell >= 0, self.port[self.cell], -1)
         joined: B1 = (hub[:, None] == self.port) & (node[:, None] != self.home)
         return joined
@@ -45,7 +45,8 @@ class Hubs:
 
 
 def hubs(c: Chunked) -> Hubs | None:
-    """Those of `c`, if they are all that joins its nodes. O(ranks² · longest route)."""
+    """Returns the hubs of `c`; None where anything else joins its nodes. O(ranks² · longest
+    route)."""
     far = linked_ranks(c) & (c.node[:, None] != c.node)
     if not far.any():
         return None
@@ -68,7 +69,8 @@ def hubs(c: Chunked) -> Hubs | None:
 
 
 def _common(c: Chunked, far: B1) -> B1:
-    """What all transfers between nodes from each rank use: b1[ranks, resources]."""
+    """Returns the resources that all transfers between nodes from a rank use: b1[ranks,
+    resources]."""
     found = np.zeros((c.n, len(c.capacity)), np.bool_)
     for u in np.flatnonzero(far.any(axis=1)):
         use = c.use[u * c.n + np.flatnonzero(far[u])]
@@ -78,7 +80,7 @@ def _common(c: Chunked, far: B1) -> B1:
 
 
 def _exact(c: Chunked, far: B1, out: B1, into: B1) -> bool:
-    """Whether each transfer uses what its ends need, each thing once."""
+    """Tells whether each transfer uses exactly the resources of its ends, each once."""
     for u, v in np.argwhere(far):
         row = c.use[u * c.n + v]
         used = np.bincount(row[row >= 0], minlength=len(c.capacity))
@@ -88,6 +90,6 @@ def _exact(c: Chunked, far: B1, out: B1, into: B1) -> bool:
 
 
 def _rows(table: B1) -> I4:
-    """The columns that are set in each row, -1 beyond them."""
+    """Returns the columns that are set in each row, -1 beyond them."""
     order = np.argsort(~table, axis=1, kind="stable")[:, : max(1, int(table.sum(axis=1).max()))]
     return np.where(np.take_along_axis(table, order, axis=1), order, -1).astype(np.int32)

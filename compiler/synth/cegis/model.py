@@ -1,9 +1,9 @@
-"""model: linear constraints over small integers, for whichever solver.
+"""model: linear constraints over small integers, for any solver.
 
     low <= Σ coefficient · variable <= high        0 <= variable <= upper
 
-Constraints are put together from whole arrays of terms (`Rows`). A term's variable may be ZERO or
-ONE, constants that presolving found: they leave no trace in the model.
+Constraints are put together from whole arrays of terms (`ConstraintRows`). A term's variable may be
+ZERO or ONE, constants that presolving found: they leave no trace in the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FREE = np.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Model:
+class LinearModel:
     """Constraint i: `index[ptr[i]:ptr[i + 1]]` i4 variables, `coefficient` i4, low, high f8; upper:
     i8[variables]."""
 
@@ -43,7 +43,7 @@ class Model:
         return len(self.low)
 
     def holds(self, values: I8) -> bool:
-        """Whether `values`, i8[variables], satisfy it."""
+        """Tells whether `values`, i8[variables], satisfy all constraints."""
         terms = self.coefficient * values[self.index]
         sums = np.add.reduceat(np.append(terms, 0), self.ptr[:-1]) * (np.diff(self.ptr) > 0)
         inside = (sums >= self.low) & (sums <= self.high)
@@ -51,7 +51,7 @@ class Model:
 
 
 @dataclass(slots=True)
-class Rows:
+class ConstraintRows:
     """Constraints as they are added."""
 
     count: int = 0
@@ -59,7 +59,7 @@ class Rows:
     bounds: list[tuple[F8, F8]] = field(default_factory=list)
 
     def add(self, low: float, high: float, count: int, *terms: tuple[I8, I8, int]) -> None:
-        """`count` constraints low <= Σ <= high. terms: (constraint from 0, variable,
+        """Adds `count` constraints low <= Σ <= high. terms: (constraint from 0, variable,
         coefficient)."""
         for row, variable, coefficient in terms:
             self.parts.append((row + self.count, variable, np.full(len(row), coefficient)))
@@ -67,18 +67,18 @@ class Rows:
         self.count += count
 
     def at_most(self, less: I8, more: I8, factor: int = 1) -> None:
-        """less[i] <= factor · more[i], for all i."""
+        """Adds less[i] <= factor · more[i], for all i."""
         rows = np.arange(len(less))
         self.add(-FREE, 0, len(less), (rows, less, 1), (rows, more, -factor))
 
     def capacity(self, row: I8, variable: I8, high: I8) -> None:
-        """The variables of row i add up to at most high[i]."""
+        """Adds that the variables of row i sum up to at most high[i]."""
         self.parts.append((row + self.count, variable, np.ones(len(row), np.int64)))
         self.bounds.append((np.full(len(high), -FREE), high.astype(np.float64)))
         self.count += len(high)
 
-    def model(self, upper: I8) -> Model:
-        """All of it, without what always holds."""
+    def model(self, upper: I8) -> LinearModel:
+        """Returns all constraints but those that always hold."""
         row, variable, coefficient = _columns(self.parts, 3)
         low, high = _columns(self.bounds, 2)
         row, variable = row.astype(np.int64), variable.astype(np.int64)
@@ -96,7 +96,7 @@ class Rows:
         row, variable, coefficient = number[row[stays]], variable[stays], coefficient[stays]
         order = np.argsort(row, kind="stable")
         ptr = np.searchsorted(row[order], np.arange(np.count_nonzero(kept) + 1))
-        return Model(
+        return LinearModel(
             frozen(upper, np.int64),
             frozen(ptr, np.int64),
             frozen(variable[order], np.int32),
@@ -107,5 +107,5 @@ class Rows:
 
 
 def _columns(parts: Sequence[tuple[NDArray[Any], ...]], count: int) -> list[NDArray[Any]]:
-    """Each column of all parts, one after the other."""
+    """Concatenates each column of all parts."""
     return [np.concatenate([np.zeros(0), *(part[i] for part in parts)]) for i in range(count)]

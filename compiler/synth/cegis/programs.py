@@ -15,7 +15,7 @@ from hccc.base.interruptible import interruptible
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
-from hccc.synth.cegis.search import Iteration, Outcome
+from hccc.synth.cegis.search import SearchOutcome, SolverCall
 from hccc.synth.cegis.synthesize import Mode, synthesize
 from hccc.synth.common.collectives import BOTH, COPIES, SUMS
 from hccc.synth.greedy.chunked import chunked
@@ -36,7 +36,7 @@ class SolvedProgram:
     steps: int
     bound: int
     method: str
-    trace: tuple[Iteration, ...]
+    trace: tuple[SolverCall, ...]
     interrupted: bool
 
     @property
@@ -74,7 +74,7 @@ def solved_program(
         *([] if op in SUMS else [(c, False)]),
         *([] if op in COPIES else [(c.reversed(), True)]),
     ]
-    outcomes = list[Outcome]()
+    outcomes = list[SearchOutcome]()
     for model, turned in models:
         demand = gather_all(owner, len(t), exclusive=faithful and turned)
         start = None if faithful else interruptible(best_greedy)(model, demand, seed)

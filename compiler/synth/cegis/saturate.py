@@ -1,7 +1,8 @@
-"""saturate: HeteCCL's GREEDYHEURISTIC (App. H), the candidate that the search begins with.
+"""saturate: HeteCCL's GREEDYHEURISTIC (App. H), the candidate that its search begins with.
 
 In every step every link carries as many chunks that its receiver lacks as it can by itself, blind
-to what else is sent: it is short, and violates the shared groups and sends chunks twice (Fig. 5 b).
+to all other transfers. The schedule is short, violates the shared groups, and sends chunks twice
+(Fig. 5 b).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hccc.synth.greedy.schedule import Demand, Schedule
 
 
 def saturate(c: Chunked, demand: Demand) -> Schedule:
-    """Complete, and hardly ever valid. O(chunks · links) a step."""
+    """Returns a complete schedule, hardly ever a valid one. O(chunks · links) a step."""
     src, dst = np.nonzero(linked_ranks(c))
     row = c.use[src * c.n + dst]
     room = np.where(row >= 0, c.capacity[row], np.iinfo(np.int64).max).min(axis=1)

@@ -1,4 +1,4 @@
-"""search: what a search for a schedule has found so far, and its record."""
+"""search: the state of a search for a schedule, and the record of its calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from hccc.base.diagnostics import InternalError
 from hccc.base.progress import tell
-from hccc.synth.cegis.encode import Encoding, Kept, aggregated, full
+from hccc.synth.cegis.encode import KeptConstraints, ScheduleEncoding, aggregated, full
 from hccc.synth.cegis.hubs import Hubs, hubs
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
 from hccc.synth.greedy.chunked import Chunked
@@ -23,21 +23,21 @@ LARGEST = {"highs": 500_000, "z3": 250_000}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
-    """How a search encodes. width: variables of a chunk and a step, at most."""
+    """One way to encode. width: variables of a chunk and a step, at most."""
 
-    encode: Callable[[Demand, int], Encoding]
+    encode: Callable[[Demand, int], ScheduleEncoding]
     width: int
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
-    """One call of the solver, or what made it needless.
+class SolverCall:
+    """One call of the solver, or why it was not called.
 
-    steps: asked for; violations, checkpoint: of the candidate before, and their earliest step
-    (None where there is none); pruned: those at the checkpoint, which no later candidate repeats at
-    any step; frozen: steps of the prefix, and frozen_transfers in them; kept:
-    constraints from counterexamples; variables: of the model, 0 where no solver was asked since
-    `least_steps` of what is left says no, or the model would be too large; seconds: it took.
+    steps: asked for; violations: of the candidate before; checkpoint: their earliest step (None
+    where there is none); pruned: violations at the checkpoint, which no later candidate repeats at
+    any step; frozen, frozen_transfers: steps of the prefix, and transfers in them; kept:
+    constraints from counterexamples; variables: of the model, 0 where no solver was asked, as
+    `least_steps` of the rest says no, or the model would be too large; seconds: it took.
     """
 
     steps: int
@@ -53,13 +53,13 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """The best valid schedule, a lower bound of N_step, and how the search went; interrupted:
-    whether Ctrl-C ended it."""
+class SearchOutcome:
+    """The best valid schedule, a lower bound of N_step, and the calls of the solver; interrupted:
+    whether Ctrl-C ended the search."""
 
     schedule: Schedule
     bound: int
-    trace: tuple[Iteration, ...] = ()
+    trace: tuple[SolverCall, ...] = ()
     interrupted: bool = False
 
     @property
@@ -69,8 +69,9 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False)
-class Search:
-    """A demand on a cluster, the best schedule and the bound so far, and until when to look."""
+class ScheduleSearch:
+    """A demand on a cluster, the best schedule and the bound so far, and the time of the end
+    (`deadline`, s of the monotonic clock)."""
 
     c: Chunked
     demand: Demand
@@ -79,20 +80,20 @@ class Search:
     solver: str
     seed: int
     deadline: float
-    trace: list[Iteration] = field(default_factory=list)
+    trace: list[SolverCall] = field(default_factory=list)
     interrupted: bool = False
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds until the deadline."""
         return self.deadline - time.monotonic()
 
-    def outcome(self) -> Outcome:
-        """What there is."""
-        return Outcome(self.best, self.bound, tuple(self.trace), self.interrupted)
+    def outcome(self) -> SearchOutcome:
+        """Returns the best so far."""
+        return SearchOutcome(self.best, self.bound, tuple(self.trace), self.interrupted)
 
     def accept(self, s: Schedule) -> None:
-        """`s` is what the search was for.
+        """Takes `s` as the best schedule.
 
         Raises:
             InternalError: it is not valid.
@@ -113,8 +114,9 @@ class Search:
         wrong: Sequence[Violation] = (),
         kept: int = 0,
     ) -> tuple[Verdict, Schedule | None]:
-        """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long. wrong: with
-        the candidate before; kept: constraints of `encoder` that counterexamples gave."""
+        """Looks for a schedule of `steps` steps that begins with `prefix`, `frozen` steps long.
+        wrong: violations of the candidate before; kept: constraints of `encoder` that
+        counterexamples gave."""
         begin = time.monotonic()
         checkpoint = wrong[0].step if wrong else None
         pruned = tuple(violation for violation in wrong if violation.step == checkpoint)
@@ -132,7 +134,7 @@ class Search:
             if answer.values is not None:
                 made = joined(prefix, encoding.decode(answer.values), frozen)
         self.trace.append(
-            Iteration(
+            SolverCall(
                 steps,
                 len(wrong),
                 checkpoint,
@@ -149,20 +151,20 @@ class Search:
 
 
 def remaining(demand: Demand, prefix: Schedule) -> Demand:
-    """What is left to do after `prefix`."""
+    """Returns the demand that is left after `prefix`."""
     has = demand.pre.copy()
     has[prefix.chunk, prefix.dst] = True
     return Demand(has, demand.post, demand.exclusive)
 
 
 def before(s: Schedule, step: int) -> Schedule:
-    """The transfers of `s` before `step`."""
+    """Returns the transfers of `s` before `step`."""
     early = s.step < step
     return Schedule(s.chunk[early], s.src[early], s.dst[early], s.step[early])
 
 
 def joined(prefix: Schedule, rest: Schedule, at: int) -> Schedule:
-    """`prefix`, then `rest` from step `at`."""
+    """Returns `prefix`, then `rest` from step `at`."""
     return Schedule(
         np.append(prefix.chunk, rest.chunk),
         np.append(prefix.src, rest.src),
@@ -171,14 +173,14 @@ def joined(prefix: Schedule, rest: Schedule, at: int) -> Schedule:
     )
 
 
-def per_link(c: Chunked, kept: Kept | None = None) -> Encoder:
-    """`full`."""
+def per_link(c: Chunked, kept: KeptConstraints | None = None) -> Encoder:
+    """Returns the encoder `full`."""
     width = int(np.count_nonzero(linked_ranks(c))) + c.n
     return Encoder(lambda demand, steps: full(c, demand, steps, kept), width)
 
 
 def smallest(c: Chunked) -> Encoder:
-    """`agg` where switches allow it, else `full`."""
+    """Returns the encoder `aggregated` where switches allow it, else `full`."""
     width = int(np.count_nonzero(c.node[:, None] == c.node)) + c.n * (int(c.node.max()) + 2)
     joining: Hubs | None = hubs(c) if width < max(LARGEST.values()) else None
     if joining is None:

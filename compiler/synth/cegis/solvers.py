@@ -1,4 +1,4 @@
-"""solvers: values for a Model, from Z3 or from HiGHS, within a time limit.
+"""solvers: values for a LinearModel, from Z3 or from HiGHS, within a time limit.
 
 Z3 gets clauses and cardinality constraints over Booleans; sums over integers or bit-vectors take
 it 10 to 140 times as long. HiGHS, through SciPy, gets an integer program without an objective.
@@ -19,11 +19,11 @@ import numpy as np
 
 from hccc.base.interruptible import interruptible
 from hccc.ir.arrays import I8
-from hccc.synth.cegis.model import Model
+from hccc.synth.cegis.model import LinearModel
 
 
 class Verdict(Enum):
-    """What a solver says of a Model."""
+    """The answer of a solver about a LinearModel."""
 
     FOUND = "found"
     NONE = "none exists"
@@ -39,8 +39,8 @@ class Answer:
     values: I8 | None = None
 
 
-def solve(model: Model, solver: str, seconds: float, seed: int = 0) -> Answer:
-    """Values that satisfy `model`, by "z3" or "highs".
+def solve(model: LinearModel, solver: str, seconds: float, seed: int = 0) -> Answer:
+    """Finds values that satisfy `model`, by "z3" or "highs".
 
     Raises:
         KeyboardInterrupt: at once, though the solver is busy.
@@ -56,8 +56,8 @@ def solve(model: Model, solver: str, seconds: float, seed: int = 0) -> Answer:
     return SOLVERS[solver](model, seconds, seed)
 
 
-def _highs(model: Model, seconds: float, seed: int) -> Answer:
-    """`seed` changes nothing: SciPy passes none on."""
+def _highs(model: LinearModel, seconds: float, seed: int) -> Answer:
+    """Asks HiGHS. `seed` changes nothing: SciPy passes none on."""
     from scipy.optimize import (  # type: ignore[import-untyped]
         Bounds,
         LinearConstraint,
@@ -82,8 +82,8 @@ def _highs(model: Model, seconds: float, seed: int) -> Answer:
 
 @contextmanager
 def _no_output() -> Iterator[None]:
-    """HiGHS prints a line of its own now and then, whatever it is told: it goes nowhere, not into
-    a program that is written to standard output."""
+    """Drops standard output meanwhile: HiGHS prints a line of its own now and then, in spite of its
+    options, which must not get into a program written there."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -95,7 +95,7 @@ def _no_output() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _z3(model: Model, seconds: float, seed: int) -> Answer:
+def _z3(model: LinearModel, seconds: float, seed: int) -> Answer:
     import z3  # type: ignore[import-untyped]
 
     begin = time.monotonic()
@@ -122,13 +122,14 @@ def _z3(model: Model, seconds: float, seed: int) -> Answer:
     return Answer(Verdict.FOUND, np.add.reduceat(true, _first(model)))
 
 
-def _first(model: Model) -> I8:
-    """The first of the Booleans, as many as its upper bound, that each variable is to Z3."""
+def _first(model: LinearModel) -> I8:
+    """Returns the first Boolean of each variable: to Z3 a variable is as many as its upper
+    bound."""
     return np.cumsum(model.upper) - model.upper
 
 
-def _script(model: Model) -> Iterator[str]:
-    """`model` in SMT-LIB 2."""
+def _script(model: LinearModel) -> Iterator[str]:
+    """Yields `model` in SMT-LIB 2."""
     booleans = int(model.upper.sum())
     yield from (f"(declare-const x{i} Bool)" for i in range(booleans))
     first = _first(model).tolist()
@@ -148,7 +149,8 @@ def _script(model: Model) -> Iterator[str]:
 
 
 def _at_most(terms: list[tuple[int, str]], bound: int) -> str:
-    """Σ <= bound, with a negated Boolean for each negative coefficient: -x is (not x) - 1."""
+    """Returns Σ <= bound in SMT-LIB 2, with a negated Boolean for each negative coefficient: -x is
+    (not x) - 1."""
     bound -= sum(a for a, _ in terms if a < 0)
     literals = [x if a > 0 else f"(not {x})" for a, x in terms]
     sizes = [abs(a) for a, _ in terms]
@@ -164,4 +166,4 @@ def _at_most(terms: list[tuple[int, str]], bound: int) -> str:
     return f"((_ pble {bound} {' '.join(map(str, sizes))}) {' '.join(literals)})"
 
 
-SOLVERS: dict[str, Callable[[Model, float, int], Answer]] = {"highs": _highs, "z3": _z3}
+SOLVERS: dict[str, Callable[[LinearModel, float, int], Answer]] = {"highs": _highs, "z3": _z3}

@@ -13,7 +13,7 @@ from hccc.base.progress import tell
 from hccc.synth.cegis import faithful, fast
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.fill import fill
-from hccc.synth.cegis.search import Outcome, Search
+from hccc.synth.cegis.search import ScheduleSearch, SearchOutcome
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import least_steps
 from hccc.synth.greedy.schedule import Demand, Schedule, gather_all, violations
@@ -32,8 +32,8 @@ def synthesize(
     time_limit: float = 60.0,
     seed: int = 0,
     start: Schedule | None = None,
-) -> Outcome:
-    """The best valid schedule found in `time_limit` seconds, or until Ctrl-C.
+) -> SearchOutcome:
+    """Finds the best valid schedule in `time_limit` seconds, or until Ctrl-C.
 
     mode: "faithful" is HeteCCL's Algorithm 1, "fast" repairs `start`; solver: as in the paper, or
     HiGHS for "fast"; start: a valid schedule, returned if nothing better is found.
@@ -47,7 +47,7 @@ def synthesize(
     if wrong := violations(best, c, demand):
         raise InternalError(f"the schedule that a search starts from is not valid: {wrong[0]}")
     chosen = solver or ("z3" if mode == "faithful" else "highs")
-    search = Search(c, demand, best, bound, chosen, seed, time.monotonic() + time_limit)
+    search = ScheduleSearch(c, demand, best, bound, chosen, seed, time.monotonic() + time_limit)
     try:
         (faithful if mode == "faithful" else fast).run(search)
     except KeyboardInterrupt:
@@ -61,16 +61,16 @@ class AllReduce:
     """A ReduceScatter and then an Allgather, of the same roots. `gather.schedule` and
     `reduce.schedule` are of copies: `sums` is the latter as it runs."""
 
-    reduce: Outcome
-    gather: Outcome
+    reduce: SearchOutcome
+    gather: SearchOutcome
 
     @property
     def sums(self) -> Schedule:
-        """Who adds which chunk to whom."""
+        """The ReduceScatter as it runs: sums from rank to rank."""
         return self.reduce.schedule.reversed()
 
     def time(self, cost: Cost, chunk: int) -> float:
-        """µs, one phase after the other, with γ in the first."""
+        """Returns the µs of one phase after the other, with γ in the first."""
         summed = cost.time(self.reduce.schedule, chunk, sums=True)
         return summed + cost.time(self.gather.schedule, chunk)
 
@@ -84,8 +84,9 @@ def allreduce(
     time_limit: float = 60.0,
     seed: int = 0,
 ) -> AllReduce:
-    """HeteCCL App. I: chunk k is reduced at rank k mod n (Eq. 7), by an Allgather backwards over
-    links turned round in which no rank adds two things to one place in a step (Eq. 8)."""
+    """Finds an Allreduce as of HeteCCL App. I: chunk k is reduced at rank k mod n (Eq. 7), by an
+    Allgather backwards over links turned round in which no rank adds two things to one place in a
+    step (Eq. 8)."""
     owner = np.arange(chunks) % c.n
     begin = time.monotonic()
     gather = synthesize(

@@ -9,7 +9,7 @@ from hccc.ir.topology import F8, Level, Topology
 
 
 def nic_counts(t: Topology) -> I8:
-    """Counts the NICs of each memory domain: i8[N]."""
+    """Returns the number of NICs of each memory domain: i8[N]."""
     domain, _ = _nics(t)
     return np.bincount(domain, minlength=_count(t))
 
@@ -29,5 +29,5 @@ def _nics(t: Topology) -> tuple[I8, I8]:
 
 
 def _count(t: Topology) -> int:
-    """Counts the memory domains."""
+    """Returns the number of memory domains."""
     return int(t.dense_memory_domain().max(initial=-1)) + 1

@@ -10,7 +10,7 @@ from hccc.ir.arrays import I8
 
 @njit(allocates=False)
 def next_random(random: I8) -> int:
-    """A number of 31 bits (Marsaglia's xorshift). random: i8[1], not 0; it changes."""
+    """Returns a number of 31 bits (Marsaglia's xorshift). random: i8[1], not 0; it changes."""
     x = np.uint64(random[0])
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)

@@ -1,7 +1,7 @@
-"""transfer_table: what the builtin algorithms have in common: a Program from arrays of transfers.
+"""transfer_table: Programs from arrays of transfers.
 
-Most are built from one table: how whole chunks spread from where they are. Its reverse reduces
-them, or gathers them; one after the other is an AllReduce.
+Most built-in algorithms are made of one table: whole chunks spread from their owners. Its reverse
+reduces or gathers them; the reverse, then the table, is an Allreduce.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _STEP = COLUMNS.index("step")
 
 
 def transfers(src: I8 | int, dst: I8 | int, step: I8 | int, chunk: I8 | int) -> I8:
-    """The columns of copies, of any shapes that broadcast: i8[5, transfers]."""
+    """Returns the columns of copies, of any shapes that broadcast: i8[5, transfers]."""
     columns = np.broadcast_arrays(src, dst, step, chunk, int(Op.RECV))
     return np.stack([column.ravel() for column in columns]).astype(np.int64)
 
 
 def backward(table: I8, op: Op) -> I8:
-    """Every transfer the other way round, the last step first: where `table` spreads a chunk this
-    reduces it (RRC), where it scatters chunks this gathers them (RECV)."""
+    """Returns every transfer the other way round, the last step first: where `table` spreads a
+    chunk this reduces it (RRC), where it scatters chunks this gathers them (RECV)."""
     src, dst, step, chunk, _ = table
     last = step.max(initial=0)
     return np.stack([dst, src, last - step, chunk, np.full_like(src, int(op))])
 
 
 def followed(first: I8, then: I8) -> I8:
-    """Both tables, one after the other."""
+    """Returns both tables, one after the other."""
     later = then.copy()
     later[_STEP] += first[_STEP].max(initial=-1) + 1
     return np.concatenate([first, later], axis=1)
 
 
 def joined(name: str, c: Collective, t: Topology, table: I8) -> Program:
-    """The Program of `table`, if the cluster has the routes.
+    """Returns the Program of `table`, if the cluster has the routes.
 
     Raises:
         UserError: E451 it has not; E452 there are more transfers than a program may have.
@@ -70,7 +70,8 @@ def check_size(name: str, n_ranks: int, size: int) -> None:
 def program(
     name: str, c: Collective, t: Topology, channels: int, columns: dict[str, I8 | int]
 ) -> Program:
-    """The Program of these transfers (src, dst, step, chunk, op; any shapes that broadcast).
+    """Returns the Program of these transfers (src, dst, step, chunk, op; any shapes that
+    broadcast).
 
     Its header says what it can of `t`: nodes of unequal size count as one.
 
@@ -89,7 +90,7 @@ def program(
 
 
 def _shape(t: Topology) -> tuple[int, int]:
-    """GPUs and NICs of a node."""
+    """Returns the GPUs and the NICs of a node; of all where nodes differ in size."""
     size = np.diff(t.first_rank)
     size = size[size > 0]
     if (size != size[0]).any():

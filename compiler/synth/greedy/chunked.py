@@ -1,14 +1,13 @@
 """chunked: a Topology as chunks a step: how many each link and shared group carries at once.
 
-HeteCCL §4.1: a *step* is the time that one chunk takes over the slowest kind of link, and every
-other link carries as many chunks in it as its time goes into that (Eq. 1). All that a transfer
-uses (its link, ports, NICs, uplinks: `network/routes`) is a resource here, so that C(u, v) and
-the shared groups C_g are one thing.
+HeteCCL §4.1: a *step* is the time that one chunk takes over the slowest kind of link; a faster link
+carries as many chunks in a step as it is faster (Eq. 1). The link, the ports, the NICs and the
+uplinks of a transfer (`network/routes`) are all resources here, so that C(u, v) and the shared
+groups C_g are one thing.
 
-Eq. 1 rounds up, which says of a link of 180 GB/s beside one of 50 that it carries 200. `fine`
-rounds down instead, with a step so much longer that no resource loses more than FINE of its rate.
-Many ranks have many chunks to fill a step with: of the lengths they can fill the one that loses
-least is taken.
+Eq. 1 rounds up: a link of 180 GB/s beside one of 50 GB/s carries 200. `fine` rounds down instead,
+with a step so much longer that no resource loses more than FINE of its rate. Many ranks have many
+chunks to fill a step with: of the lengths they can fill, the one that loses least is taken.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from hccc.ir.arrays import I4, I8, frozen
 from hccc.ir.topology import F8, US_PER_MB, Topology
 from hccc.synth.common.route_table import route_table
 
-FINE = 0.03  # of a rate may be lost by rounding
-RANKS_A_SCALE = 64  # so many ranks for each time that a step is longer: those have chunks for it
-LONGEST = 64  # times the step of Eq. 1
-EXACT = 1e-9  # below this a quotient is rounding
+FINE = 0.03  # part of a rate that rounding may lose
+RANKS_A_SCALE = 64  # ranks that fill one step of Eq. 1 with chunks
+LONGEST = 64  # steps of Eq. 1 in one, at most
+EXACT = 1e-9  # difference of quotients below which it is rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunked:
     """A Topology of n ranks, whose resources carry whole chunks.
 
-    node: i4[n], from 0, ranks that need no NIC for each other; use: i4[n · n, L] the resources of
+    node: i4[n] memory domains from 0; use: i4[n · n, L] the resources of
     u → v in row u · n + v, -1 beyond them, and -2 first where there is no route; capacity: i8[R]
     chunks a step; network: b1[R] whether transfers between nodes use it; rate: GB/s of one chunk
     a step.
@@ -45,17 +44,17 @@ class Chunked:
 
     @property
     def n(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return len(self.node)
 
     def reversed(self) -> Chunked:
-        """The same with every link turned round."""
+        """Returns the same with every link turned round."""
         turned = self.use.reshape(self.n, self.n, -1).transpose(1, 0, 2).reshape(self.use.shape)
         use = frozen(turned, np.int32)
         return Chunked(self.node, use, self.capacity, self.network, self.rate)
 
     def step(self, chunk: int) -> float:
-        """µs of a step of chunks of so many bytes."""
+        """Returns the µs of a step of chunks of so many bytes."""
         return chunk / (self.rate * US_PER_MB)
 
 
@@ -80,7 +79,8 @@ def chunked(t: Topology, *, fine: bool = False, ranks: I8 | None = None) -> Chun
 
 
 def _scale(quotient: F8, filled: int) -> int:
-    """How much longer than the slowest link's a step must be. filled: what ranks can fill."""
+    """Returns how many times as long as Eq. 1's a step is. filled: times that all ranks have chunks
+    for."""
     lost = np.array([_lost(quotient * scale) for scale in range(1, LONGEST + 1)])
     few = lost[:filled]
     if few.min() <= FINE:
@@ -89,5 +89,5 @@ def _scale(quotient: F8, filled: int) -> int:
 
 
 def _lost(scaled: F8) -> float:
-    """The largest part of a rate that rounding takes."""
+    """Returns the largest part of a rate that rounding down loses."""
     return float((1 - np.floor(scaled + EXACT) / scaled).max(initial=0.0))

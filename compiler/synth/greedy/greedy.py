@@ -1,16 +1,16 @@
 """greedy: schedules of copies, step after step, each step filled as far as links allow.
 
-Node-aware: a chunk enters a node once while the network is what is scarce, and is spread within it.
-A step is filled in three rounds:
+Node-aware: while the network is scarce, a chunk enters a node once and is spread within it. A step
+is filled in three rounds:
 
 1. *Into nodes*: nodes take turns, the one with most left to fetch first; each takes the chunk it
    lacks that fewest nodes have, over the route with most capacity left.
 2. *Within nodes*: of each node the chunks that fewest of its ranks have come first.
-3. *Again into nodes* (`again`): what the network still carries goes to ranks whose node has the
-   chunk already. Where links within nodes are what is scarce, this is needed.
+3. *Again into nodes* (`again`): capacity that the network has left brings chunks to ranks whose
+   node has them already. This is needed where links within nodes are scarce.
 
-Ties are broken by a seed, and several seeds are tried. No step is taken back: `cegis` is for what
-this misses. Any demand in which a rank may forward what it gets can be scheduled; each rank gets a
+Ties are broken by a seed, and several seeds are tried. No step is taken back; `cegis` finds some
+schedules that greedy misses. A demand may be any in which ranks forward chunks; each rank gets a
 chunk at most once.
 """
 
@@ -29,17 +29,18 @@ from hccc.synth.greedy.schedule import Demand, Schedule
 IN_ORDER = 15  # elements up to which numba's sort keeps equals in order
 
 
-class _State(NamedTuple):
+class _GreedyState(NamedTuple):
     """A schedule while it is made, of K chunks, n ranks, N nodes.
 
-    node: i8[n]; members: i4[n] ranks by node, those of node x at first[x]:first[x + 1]; use: as in
-    `Chunked`; left: i8[R] what the step may still carry; post: b1[K, n]; have: b1[K, n] who has a
-    chunk or is sent it; since: i4[K, n] the step from which on; inside: i8[K, N] how many ranks of
-    a node have it; spread: i8[K] in how many nodes; wanted: i8[K, N] how many ranks of a node lack
-    it; peers: i4[p] from where ranks are reached, those of v at peer_ptr[f, v]:peer_ptr[f, v + 1],
-    f: 0 within its node, 1 from others; gate: i4[2, 2, n] what all transfers of such a kind out of
-    (0) and into (1) a rank use, -1 for nothing; rows: i4[m, 4] transfers (chunk, src, dst, step);
-    done: i8[2] how many, and the step; random: i8[1].
+    node: i8[n]; members: i4[n] ranks by node, of node x at first[x]:first[x + 1]; use: as in
+    `Chunked`; left: i8[R] chunks that the step may still carry; post: b1[K, n] as of Demand; have:
+    b1[K, n] whether a rank has a chunk or is sent it; since: i4[K, n] the step from which on;
+    inside: i8[K, N] how many ranks of a node have it; spread: i8[K] in how many nodes it is;
+    wanted: i8[K, N] how many ranks of a node lack it; peers: i4[p] ranks that can send to a rank,
+    to v at peer_ptr[f, v]:peer_ptr[f, v + 1], f: 0 within its node, 1 from others; gate: i4[2, 2,
+    n] a resource that all transfers of such a kind out of (0) or into (1) a rank use, -1 for none;
+    rows: i4[m, 4] transfers (chunk, src, dst, step); done: i8[2] how many, and the step; random:
+    i8[1].
     """
 
     node: I8
@@ -64,7 +65,7 @@ class _State(NamedTuple):
 def greedy(
     c: Chunked, demand: Demand, seed: int, *, again: bool = False, most: int = 1 << 30
 ) -> Schedule | None:
-    """A Schedule of `demand` of at most `most` steps, or None where greedy finds none.
+    """Returns a Schedule of `demand` of at most `most` steps, or None where greedy finds none.
 
     O(chunks · steps · ranks + transfers · holders · ranks of a node); memory O(chunks · ranks).
     """
@@ -74,7 +75,7 @@ def greedy(
     members = np.argsort(node, kind="stable").astype(np.int32)
     nodes = int(node.max(initial=-1)) + 1
     peers, peer_ptr = _peers(c)
-    s = _State(
+    s = _GreedyState(
         node,
         members,
         np.searchsorted(node[members], np.arange(nodes + 1)),
@@ -101,13 +102,14 @@ def greedy(
 
 
 def _kinds(c: Chunked) -> tuple[I8, I8, B1, B1]:
-    """Both ends of every pair of ranks, whether it is reached, and whether between nodes."""
+    """Returns both ends of every pair of ranks, whether it has a route, and whether between
+    nodes."""
     src, dst = np.divmod(np.arange(c.n * c.n), c.n)
     return src, dst, c.use[:, 0] >= 0, c.node[src] != c.node[dst]
 
 
 def _peers(c: Chunked) -> tuple[I4, I8]:
-    """`_State.peers`, `_State.peer_ptr`."""
+    """Returns `_GreedyState.peers` and `_GreedyState.peer_ptr`."""
     src, dst, reached, far = _kinds(c)
     key = (far.astype(np.int64) * c.n + dst)[reached]
     order = np.argsort(key, kind="stable")
@@ -116,7 +118,7 @@ def _peers(c: Chunked) -> tuple[I4, I8]:
 
 
 def _gates(c: Chunked) -> I4:
-    """`_State.gate`."""
+    """Returns `_GreedyState.gate`."""
     src, dst, reached, far = _kinds(c)
     gate = np.full((2, 2, c.n), -1, np.int32)
     resources = len(c.capacity)
@@ -132,7 +134,7 @@ def _gates(c: Chunked) -> I4:
 
 
 @njit
-def _start(s: _State) -> None:
+def _start(s: _GreedyState) -> None:
     for k in range(len(s.spread)):
         for v in range(len(s.node)):
             if s.have[k, v]:
@@ -145,8 +147,8 @@ def _start(s: _State) -> None:
 
 
 @njit
-def _run(s: _State, capacity: I8, again: bool, most: int) -> None:
-    """Steps until all is done, nothing moves, or there are `most`."""
+def _run(s: _GreedyState, capacity: I8, again: bool, most: int) -> None:
+    """Makes steps until all is done, nothing moves, or there are `most`."""
     while s.done[0] < len(s.rows) and s.done[1] < most:
         before = s.done[0]
         s.left[:] = capacity
@@ -161,7 +163,7 @@ def _run(s: _State, capacity: I8, again: bool, most: int) -> None:
 
 
 @njit
-def _into_nodes(s: _State) -> None:
+def _into_nodes(s: _GreedyState) -> None:
     nodes = len(s.first) - 1
     lists = np.empty((nodes, len(s.spread)), np.int32)
     length, at = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
@@ -185,8 +187,8 @@ def _into_nodes(s: _State) -> None:
 
 
 @njit
-def _within(s: _State, x: int) -> None:
-    """Passes over the chunks of node x, one copy of each a pass, while anything moves."""
+def _within(s: _GreedyState, x: int) -> None:
+    """Makes passes over the chunks of node x, one copy of each a pass, while anything moves."""
     chunks = np.empty(len(s.spread), np.int32)
     count = 0
     for k in range(len(s.spread)):
@@ -204,8 +206,8 @@ def _within(s: _State, x: int) -> None:
 
 
 @njit
-def _again(s: _State) -> None:
-    """Chunks that fewest ranks of a node have, into that node once more."""
+def _again(s: _GreedyState) -> None:
+    """Sends chunks that fewest ranks of a node have into that node once more."""
     chunks = np.empty(len(s.spread), np.int32)
     for x in range(len(s.first) - 1):
         count = 0
@@ -221,7 +223,7 @@ def _again(s: _State) -> None:
 
 
 @njit(allocates=False)
-def _send(s: _State, k: int, x: int, far: bool) -> bool:
+def _send(s: _GreedyState, k: int, x: int, far: bool) -> bool:
     """Sends chunk k to the rank of node x, and from the rank, between which most capacity is left.
     far: from another node, else from the same. Whether there is any."""
     n, turn, kind = len(s.node), next_random(s.random), int(far)
@@ -257,15 +259,16 @@ def _send(s: _State, k: int, x: int, far: bool) -> bool:
 
 
 @njit(allocates=False)
-def _open(s: _State, kind: int, end: int, v: int) -> bool:
-    """Whether anything is left of what all transfers of a kind out of or into v use."""
+def _open(s: _GreedyState, kind: int, end: int, v: int) -> bool:
+    """Tells whether capacity is left in the resources that all transfers of a kind out of, or into,
+    v use."""
     gate = s.gate[kind, end, v]
     return bool(gate < 0 or s.left[gate] > 0)
 
 
 @njit(allocates=False)
-def _entered(s: _State, kind: int, x: int) -> bool:
-    """Whether any rank of node x can be sent anything more in this step."""
+def _entered(s: _GreedyState, kind: int, x: int) -> bool:
+    """Tells whether any rank of node x can be sent anything more in this step."""
     for i in range(s.first[x], s.first[x + 1]):  # noqa: SIM110 (numba has no any() of a generator)
         if _open(s, kind, 1, s.members[i]):
             return True
@@ -274,7 +277,7 @@ def _entered(s: _State, kind: int, x: int) -> bool:
 
 @njit(allocates=False)
 def _spare(use: I4, left: I8, row: int) -> int:
-    """The least that is left of what a route uses; 0 where there is no route."""
+    """Returns the least capacity left along a route; 0 where there is no route."""
     if use[row, 0] < 0:
         return 0
     least = left[use[row, 0]]
@@ -296,7 +299,8 @@ def _order(rank: I8, chunks: I4, count: int, random: I8) -> None:
 
 @njit
 def _longest_first(length: I8) -> I8:
-    """The order of falling `length`; of equals, that of numba's sort, as plain Python has none."""
+    """Returns the order of falling `length`; of equals, that of numba's sort, which plain Python
+    lacks."""
     if len(length) <= IN_ORDER:
         return np.argsort(-length, kind="mergesort")
     return _sorted(-length)

@@ -1,17 +1,18 @@
-"""least_steps: steps that no schedule does with less, in closed form (no solver is asked).
+"""least_steps: a lower bound of the steps of a schedule, in closed form: no solver is asked.
 
 Around every node and every rank, in both directions, a *cut*: of `need` chunks that are on one
 side only and wanted on the other, each crosses at least once, and at most `cap` transfers cross in
 a step. Three things make that tighter than need / cap:
 
 1. In the first step a rank sends no other chunks than it begins with: at most `first` cross.
-2. What crosses for the first time in the last step goes to all who want it directly, since nobody
-   beyond the cut has it to pass on: of chunks that `width` ranks want, floor(cap / width) cross.
+2. A chunk that crosses for the first time in the last step must go to every rank that wants it
+   directly, since no rank beyond the cut can forward it: of chunks that `width` ranks want,
+   floor(cap / width) cross.
    So need <= first + (steps - 2) · cap + floor(cap / width), for two steps and more.
 3. A rank that sends a chunk to one rank in a step (`Demand.exclusive`) doubles its copies in it.
 
-No chunk travels farther in a step than one hop. And all that the ranks of a node lack, each chunk
-as often as it is lacked, comes over the links into these ranks, from their own node or others.
+No chunk travels farther in a step than one hop. And all chunks that the ranks of a node lack, each
+as often as ranks lack it, come over the links into these ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NEVER = int(np.iinfo(np.int32).max)
 
 
 def least_steps(c: Chunked, demand: Demand) -> int:
-    """A lower bound of N_step. O(ranks² · longest route · resources of a cut) at worst.
+    """Returns a lower bound of N_step. O(ranks² · longest route · resources of a cut) at worst.
 
     Raises:
         UserError: some rank cannot be reached by what it needs.
@@ -51,7 +52,8 @@ def least_steps(c: Chunked, demand: Demand) -> int:
 
 
 def distance(c: Chunked, pre: B1) -> I4:
-    """Hops to each rank from the nearest that has each chunk: i4[chunks, ranks], or NEVER."""
+    """Returns the hops to each rank from the nearest that has each chunk: i4[chunks, ranks], or
+    NEVER."""
     found = np.where(pre, 0, NEVER).astype(np.int32)
     linked = linked_ranks(c).astype(np.float32)
     has, hop = pre, 0
@@ -65,7 +67,7 @@ def distance(c: Chunked, pre: B1) -> I4:
 
 
 def linked_ranks(c: Chunked) -> B1:
-    """b1[ranks, ranks]: who can send to whom."""
+    """Tells which ranks can send to which: b1[ranks, ranks]."""
     linked: B1 = (c.use[:, 0] != -2).reshape(c.n, c.n) & ~np.eye(c.n, dtype=np.bool_)
     return linked
 
@@ -87,33 +89,33 @@ def _doublings(demand: Demand, need: B1) -> int:
 
 
 def _nodes(c: Chunked) -> B1:
-    """The ranks of each node: b1[nodes, ranks]."""
+    """Returns the ranks of each node: b1[nodes, ranks]."""
     nodes: B1 = c.node == np.arange(c.node.max() + 1)[:, None]
     return nodes
 
 
 def _sides(c: Chunked) -> B1:
-    """Nodes, ranks, and what lies outside each: b1[sets, ranks], every set once."""
+    """Returns nodes, ranks, and the complement of each: b1[sets, ranks], every set once."""
     sets = np.concatenate([_nodes(c), np.eye(c.n, dtype=np.bool_)])
     both = np.unique(np.concatenate([sets, ~sets]), axis=0)
     return both[both.any(axis=1) & ~both.all(axis=1)]
 
 
 def _among(table: B1, inside: B1) -> I8:
-    """How many columns each row of one table has set in common with each of the other."""
+    """Returns how many columns each row of one table has set in common with each of the other."""
     return np.rint(table.astype(np.float32) @ inside.T.astype(np.float32)).astype(np.int64)
 
 
 def _entering(c: Chunked, linked: B1, inside: B1) -> I8:
-    """Those rows of `c.use` whose transfers enter a set."""
+    """Returns the rows of `c.use` whose transfers enter a set."""
     u, v = np.flatnonzero(~inside), np.flatnonzero(inside)
     i, j = np.nonzero(linked[np.ix_(u, v)])
     return u[i] * c.n + v[j]
 
 
 def _cut(c: Chunked, pairs: I8, widths: I8, supply: I8) -> int:
-    """Steps of one cut that `pairs` cross, rows of `c.use`. widths: how many want each chunk that
-    crosses, ascending; supply: how many of these each rank begins with."""
+    """Returns the steps of one cut that `pairs` cross, rows of `c.use`. widths: how many ranks want
+    each chunk that crosses, ascending; supply: how many of these chunks each rank begins with."""
     cap, need = _at_once(c, pairs), len(widths)
     first = min(cap, _at_once(c, pairs, supply))
     last = int(np.searchsorted(np.cumsum(widths), cap, side="right"))
@@ -123,15 +125,15 @@ def _cut(c: Chunked, pairs: I8, widths: I8, supply: I8) -> int:
 
 
 def _volume(c: Chunked, linked: B1, need: B1, node: B1) -> int:
-    """Steps that the ranks of a node need to receive all they lack."""
+    """Returns the steps that the ranks of a node need to receive all they lack."""
     u, v = np.nonzero(linked & node)
     cap = _at_once(c, u * c.n + v)
     return -(-int(np.count_nonzero(need[:, node])) // cap) if cap else 0
 
 
 def _at_once(c: Chunked, pairs: I8, supply: I8 | None = None) -> int:
-    """At most so many transfers in a step, of `pairs`, rows of `c.use`. With `supply`, i8[ranks],
-    a rank sends at most so many."""
+    """Returns a bound on the transfers in a step of `pairs`, rows of `c.use`. With `supply`,
+    i8[ranks], a rank sends at most so many."""
     use, weight = c.use[pairs], c.capacity.copy()
     if supply is not None:
         sender = (len(weight) + pairs // c.n).astype(np.int32)
@@ -144,9 +146,9 @@ def _at_once(c: Chunked, pairs: I8, supply: I8 | None = None) -> int:
 
 @njit
 def _cover(pairs: I4, weight: I8, order: I8) -> int:
-    """The capacities, `weight`, of resources of which every row of `pairs` uses one, chosen
-    greedily, in `order` where they are equal; those are left out again that others make
-    needless."""
+    """Returns the sum of the capacities, `weight`, of resources of which every row of `pairs` uses
+    one. They are chosen greedily, in `order` where they are equal; resources that others make
+    needless are left out again."""
     resources, width = len(weight), pairs.shape[1]
     gain = np.zeros(resources, np.int64)
     for i in range(len(pairs)):

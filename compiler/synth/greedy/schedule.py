@@ -1,8 +1,8 @@
-"""schedule: who sends which chunk to whom at which step, and what is wrong with such a schedule.
+"""schedule: transfers of chunks, step by step, and the check of such a schedule.
 
-A *demand* says for every chunk who has it and who must have it in the end (HeteCCL §5.1: pre and
-post). Reductions are demands in reverse: a ReduceScatter is an AllGather backwards over links that
-are turned round, so schedules of copies are all there is.
+A *demand* says which ranks have each chunk, and which must have it in the end (HeteCCL §5.1: pre
+and post). Reductions are demands in reverse: a ReduceScatter is an AllGather backwards over links
+that are turned round, so all schedules are of copies.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hccc.synth.greedy.chunked import Chunked
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """pre, post: b1[chunks, ranks] who has each chunk, and who must have it; exclusive: no rank
-    sends a chunk to two ranks in one step. Backwards that is HeteCCL's Eq. 8: no two sums are
-    written to one place at once."""
+    """pre, post: b1[chunks, ranks] the ranks that have each chunk, and that must have it;
+    exclusive: no rank sends a chunk to two ranks in one step. Backwards that is HeteCCL's Eq. 8: no
+    two sums are written to one place at once."""
 
     pre: B1
     post: B1
@@ -32,7 +32,8 @@ class Demand:
 
 
 def gather_all(owner: I4, n: int, *, exclusive: bool = False) -> Demand:
-    """Everybody must have every chunk. owner: i4[chunks] the rank that has it."""
+    """Returns the demand that all ranks must have every chunk. owner: i4[chunks] the rank that has
+    it."""
     pre = np.zeros((len(owner), n), np.bool_)
     pre[np.arange(len(owner)), owner] = True
     return Demand(pre, np.ones_like(pre), exclusive)
@@ -57,7 +58,7 @@ class Schedule:
         return len(self.chunk)
 
     def reversed(self) -> Schedule:
-        """Last step first, from receivers to senders: of copies, sums."""
+        """Returns the last step first, from receivers to senders: of copies, sums."""
         return Schedule(self.chunk, self.dst, self.src, self.steps - 1 - self.step)
 
     @property
@@ -74,10 +75,10 @@ def busiest(s: Schedule, c: Chunked) -> float:
 
 
 class Violation(NamedTuple):
-    """What a schedule does that cannot be. step: -1 where the end is meant; equation: of HeteCCL
-    (2 it does not have what it sends, 4 and 5 too much at once, 6 it gets a chunk again, 8 it sends
-    a chunk twice at once where that is excluded), or 0 for a chunk that is missing in the end;
-    resource, chunk, rank: -1 where they are not meant; excess: chunks too many."""
+    """A fault of a schedule. step: -1 at the end; equation: of HeteCCL (2 a rank sends a chunk that
+    it does not have, 4 and 5 too much at once, 6 a rank gets a chunk again, 8 it sends a chunk
+    twice at once against `exclusive`), or 0 for a chunk that is missing in the end; resource,
+    chunk, rank: -1 where none is at fault; excess: chunks too many."""
 
     step: int
     equation: int
@@ -88,7 +89,7 @@ class Violation(NamedTuple):
 
 
 def violations(s: Schedule, c: Chunked, demand: Demand) -> list[Violation]:
-    """Everything wrong with `s`, by ascending step; what is missing in the end comes last.
+    """Returns all faults of `s`, by ascending step; chunks missing in the end come last.
 
     O(transfers · longest route + chunks · ranks) and sorting.
     """
@@ -123,7 +124,7 @@ def _capacity(s: Schedule, c: Chunked) -> list[Violation]:
 
 
 def _causality(s: Schedule, demand: Demand) -> list[Violation]:
-    """Who sends what it does not have yet."""
+    """Returns transfers of chunks that the sender does not have yet."""
     never = np.iinfo(np.int32).max
     since = np.where(demand.pre, 0, never)
     np.minimum.at(since, (s.chunk, s.dst), s.step + 1)
@@ -132,7 +133,7 @@ def _causality(s: Schedule, demand: Demand) -> list[Violation]:
 
 
 def _repeated(s: Schedule, demand: Demand) -> list[Violation]:
-    """Who gets what it has."""
+    """Returns transfers of chunks that the receiver has."""
     n = demand.pre.shape[1]
     key = s.chunk.astype(np.int64) * n + s.dst
     first = np.zeros(len(s), np.bool_)
@@ -142,7 +143,7 @@ def _repeated(s: Schedule, demand: Demand) -> list[Violation]:
 
 
 def _twice(s: Schedule, demand: Demand) -> list[Violation]:
-    """Who sends a chunk to several ranks in one step."""
+    """Returns ranks that send a chunk to several ranks in one step."""
     chunks, n = demand.pre.shape
     key = (s.step.astype(np.int64) * chunks + s.chunk) * n + s.src
     keys, count = np.unique(key, return_counts=True)

@@ -52,7 +52,7 @@ class Paths:
         return max(self.load, MET), self.relayed
 
 
-class _State(NamedTuple):
+class _PathState(NamedTuple):
     """Paths of P chunks over n ranks, N nodes. node: i8[n]; members: i4[n] ranks by node, those of
     node x at first[x]:first[x + 1]; src, dst: i4[P] ranks; relay: i4[2, P] as of Paths; carried:
     i4[n · n] chunks from rank to rank; chunks: from one rank to another; twice: whether paths may
@@ -83,7 +83,7 @@ def relay_paths(
     ones = np.ones(len(chunk))
     p = prices(table.use, chunk, ones, chunk / chunk.max(), ahead=1.0, highest=HIGHEST)
     relay = np.stack([np.full(len(src), UNPLACED, np.int32), np.full(len(src), NONE, np.int32)])
-    s = _State(
+    s = _PathState(
         p,
         node,
         np.argsort(node, kind="stable").astype(np.int32),
@@ -111,14 +111,14 @@ def relay_paths(
     return best
 
 
-def _looked_at(s: _State, turn: I8, _: float) -> float:
+def _looked_at(s: _PathState, turn: I8, _: float) -> float:
     """Returns how many hops of paths a pass looks at, at most."""
     most = float(np.diff(s.first).max())
     return len(turn) * (4 * most + (3 * most**2 if s.twice else 0))
 
 
 @njit(allocates=False, work=_looked_at)
-def _pass(s: _State, turn: I8, steepness: float) -> int:
+def _pass(s: _PathState, turn: I8, steepness: float) -> int:
     """Gives every chunk, in `turn`, the cheapest path. Returns a chunk that has no path, or -1."""
     relay_price = math.exp(-steepness * RELAY)
     reprice(s.prices, steepness)
@@ -134,7 +134,7 @@ def _pass(s: _State, turn: I8, steepness: float) -> int:
 
 
 @njit(allocates=False)
-def _put_path(s: _State, i: int, count: float, steepness: float) -> None:
+def _put_path(s: _PathState, i: int, count: float, steepness: float) -> None:
     """Adds chunk i to its path (count 1), or takes it off (-1)."""
     n, at = len(s.node), s.src[i]
     for k in range(3):
@@ -147,7 +147,7 @@ def _put_path(s: _State, i: int, count: float, steepness: float) -> None:
 
 
 @njit(allocates=False)
-def _hop(s: _State, u: int, v: int, relay_price: float) -> float:
+def _hop(s: _PathState, u: int, v: int, relay_price: float) -> float:
     """Returns the price of a hop. Pairs share a NIC evenly, so the fullest pair ends last: every
     chunk that a pair carries has a price, too."""
     row = u * len(s.node) + v
@@ -155,7 +155,7 @@ def _hop(s: _State, u: int, v: int, relay_price: float) -> float:
 
 
 @njit(allocates=False)
-def _cheapest(s: _State, u: int, v: int, relay_price: float) -> tuple[float, int, int]:
+def _cheapest(s: _PathState, u: int, v: int, relay_price: float) -> tuple[float, int, int]:
     """Returns the price and the relays of the cheapest path: straight, by one rank of either node,
     or by one of each; the first of equals."""
     best, a, b = _hop(s, u, v, relay_price), NONE, NONE

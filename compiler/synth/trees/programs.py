@@ -108,8 +108,8 @@ class _Judged(NamedTuple):
 def tree_programs(
     t: Topology, op: OpType, root: int, seed: int, limits: Limits
 ) -> Iterator[TreeProgram]:
-    """Yields Programs over packed trees, fewest chunks first: those of the first style whose load
-    is good enough, and of the styles before it.
+    """Yields Programs over packed trees, fewest chunks first, style by style; no style follows one
+    whose load is good enough.
 
     Raises:
         UserError: E451 there are none for `op`, or a rank cannot be reached.

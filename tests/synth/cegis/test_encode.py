@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.synth.cegis.encode import Kept, aggregated, full
+from hccc.synth.cegis.encode import KeptConstraints, aggregated, full
 from hccc.synth.cegis.hubs import hubs
 from hccc.synth.cegis.solvers import Verdict, solve
 from hccc.synth.greedy.least_steps import least_steps
@@ -76,7 +76,9 @@ def test_encodings_agree(data: st.DataObject) -> None:
 def test_lazily_only_what_is_kept_holds() -> None:
     c = example("heteccl-h20-4+8")
     demand = gather(c)
-    kept = Kept(np.zeros(len(c.capacity), np.bool_), np.zeros(demand.pre.shape, np.bool_))
+    kept = KeptConstraints(
+        np.zeros(len(c.capacity), np.bool_), np.zeros(demand.pre.shape, np.bool_)
+    )
     free = full(c, demand, 1, kept)
     answer = solve(free.model, "z3", 30)
     assert answer.values is not None

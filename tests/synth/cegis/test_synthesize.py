@@ -16,10 +16,10 @@ from hccc.base.diagnostics import InternalError
 from hccc.base.progress import listening
 from hccc.synth.cegis import allreduce, faithful, synthesize
 from hccc.synth.cegis.cost import Cost
-from hccc.synth.cegis.encode import Kept
+from hccc.synth.cegis.encode import KeptConstraints
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
-from hccc.synth.cegis.search import Search, before
+from hccc.synth.cegis.search import ScheduleSearch, before
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
 from hccc.synth.greedy.least_steps import least_steps
@@ -81,8 +81,8 @@ def test_a_prefix_that_nothing_continues_is_given_up() -> None:
     pre[:, 0] = post[0, 1] = post[1, 2] = True
     demand = Demand(pre, post)
     candidate = Schedule(*np.array([[0, 0, 1, 0], [1, 0, 1, 1], [1, 1, 2, 1]]).T)
-    search = Search(c, demand, fill(c, demand, EMPTY), 2, "z3", 0, time.monotonic() + 30)
-    kept = Kept(np.zeros(2, np.bool_), np.zeros((2, 3), np.bool_))
+    search = ScheduleSearch(c, demand, fill(c, demand, EMPTY), 2, "z3", 0, time.monotonic() + 30)
+    kept = KeptConstraints(np.zeros(2, np.bool_), np.zeros((2, 3), np.bool_))
     verdict, found = faithful.of_steps(search, candidate, 2, kept)
     assert verdict is Verdict.FOUND
     assert found is not None

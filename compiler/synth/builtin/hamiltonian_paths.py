@@ -1,4 +1,4 @@
-"""paths: the cheapest way through all GPUs of a node, from one of them to another.
+"""hamiltonian_paths: the cheapest path through all GPUs of a node, from one of them to another.
 
 Exact (Held and Karp) for nodes of up to EXACT GPUs, which a subset's bit mask can number; larger
 ones go to the cheapest GPU left at every step.
@@ -17,7 +17,8 @@ EXACT = 10
 
 @njit
 def _table(weight: F8, first: int) -> F8:
-    """cost[s, v]: the cheapest path from `first` over exactly the GPUs of mask s that ends at v."""
+    """Returns cost[s, v]: the cheapest path from `first` over exactly the GPUs of mask s that ends
+    at v."""
     n = len(weight)
     cost = np.full((1 << n, n), np.inf)
     cost[1 << first, first] = 0.0
@@ -34,7 +35,8 @@ def _table(weight: F8, first: int) -> F8:
 
 @njit
 def _back(cost: F8, weight: F8, last: int) -> I8:
-    """The path behind the table's entry for all GPUs and `last`; of equals the ascending one."""
+    """Returns the path behind the table's entry for all GPUs and `last`; of equals the ascending
+    one."""
     n = len(weight)
     path = np.empty(n, np.int64)
     s, v = (1 << n) - 1, last
@@ -75,7 +77,7 @@ def _length(weight: F8, path: I8) -> float:
 
 @njit
 def _all_equal(weight: F8) -> bool:
-    """Whether every hop costs the same, as behind a switch."""
+    """Tells whether every hop costs the same, as behind a switch."""
     for u in range(len(weight)):
         for v in range(len(weight)):
             if u != v and weight[u, v] != weight[0, 1]:
@@ -84,14 +86,14 @@ def _all_equal(weight: F8) -> bool:
 
 
 def _tried(weight: F8) -> float:
-    """How many hops `costs` tries, to within the GPUs of a larger node."""
+    """Returns how many hops `costs` tries, up to a factor of GPUs for large nodes."""
     n = len(weight)
     return n**3 * 2.0**n if n <= EXACT else float(n**3)
 
 
 @njit(work=_tried)
 def costs(weight: F8) -> F8:
-    """Of the path from u over all others to v: f8[n, n], inf where none was cost.
+    """Returns the cost of the path from u over all others to v: f8[n, n], inf where there is none.
 
     weight: f8[n, n] of one hop. O(n²) where all are equal; O(2^n n³) up to EXACT GPUs, else O(n⁴).
     """
@@ -113,7 +115,7 @@ def costs(weight: F8) -> F8:
 
 @njit
 def path(weight: F8, first: int, last: int) -> I8:
-    """The path that `costs` found from `first` to `last`: i8[n]."""
+    """Returns the path that `costs` found from `first` to `last`: i8[n]."""
     if len(weight) > EXACT:
         return _greedy(weight, first, last)
     return _back(_table(weight, first), weight, last)
