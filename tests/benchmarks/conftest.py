@@ -13,30 +13,30 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu"
 
 
 def module_of(folder: Path, name: str) -> ModuleType:
-    """A module of a folder of benchmarks."""
+    """Imports a module of a folder of benchmarks."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     return importlib.import_module(name)
 
 
 def module(name: str) -> ModuleType:
-    """A module of `benchmarks/gpu`."""
+    """Imports a module of `benchmarks/gpu`."""
     return module_of(FOLDER, name)
 
 
 @pytest.fixture(scope="session")
 def interpreter() -> ModuleType:
-    """`benchmarks/gpu/interpreter.py`."""
+    """Imports `benchmarks/gpu/interpreter.py`."""
     return module("interpreter")
 
 
 @pytest.fixture(scope="session")
 def script() -> ModuleType:
-    """`benchmarks/gpu/run.py`."""
+    """Imports `benchmarks/gpu/run.py`."""
     return module("run")
 
 
 @pytest.fixture(scope="session")
 def cases() -> ModuleType:
-    """`benchmarks/gpu/cases.py`."""
+    """Imports `benchmarks/gpu/cases.py`."""
     return module("cases")

@@ -34,7 +34,7 @@ class Pointer:
         self.ptr = address
 
     def copy_from_device_async(self, source: Pointer, size: int) -> None:
-        """cudaMemcpyAsync."""
+        """Copies as cudaMemcpyAsync does."""
         ctypes.memmove(self.ptr, source.ptr, size)
 
 
@@ -47,17 +47,17 @@ class Array(np.ndarray[Any, Any]):
         return Pointer(self.__array_interface__["data"][0])
 
     def set(self, host: Any) -> None:
-        """From the host."""
+        """Copies from the host."""
         self[...] = host
 
     def get(self, out: Any) -> Any:
-        """To the host."""
+        """Copies to the host."""
         out[...] = self
         return out
 
 
 def _owned(array: Any) -> Any:
-    """On its own memory, away from the host's."""
+    """Copies an array to its own memory, away from the host's."""
     return np.array(array).view(Array)
 
 
@@ -67,11 +67,11 @@ class Event:
     at = 0.0
 
     def record(self) -> None:
-        """Now."""
+        """Records the time now."""
         self.at = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Returns at once; the event must have been recorded."""
         assert self.at, "an event was awaited that was never recorded"
 
 
@@ -122,7 +122,7 @@ class Function:
 
 
 def fake_cupy(place: Path, units: int) -> ModuleType:
-    """The module `cupy`, for a GPU of so many multiprocessors; builds in `place`."""
+    """Makes the module `cupy`, for a GPU of `units` multiprocessors; builds in `place`."""
     made = ModuleType("cupy")
     properties = {"name": b"Fake GPU", "major": 9, "minor": 0, "multiProcessorCount": units}
     error = type("CUDARuntimeError", (RuntimeError,), {})

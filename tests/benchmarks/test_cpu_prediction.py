@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    """`benchmarks/cpu_prediction.py`."""
+    """Imports `benchmarks/cpu_prediction.py`."""
     if str(FOLDER) not in sys.path:
         sys.path.append(str(FOLDER))
     return importlib.import_module("cpu_prediction")

@@ -22,20 +22,20 @@ from tests.runtime.handwritten import PROGRAMS
 
 @pytest.fixture
 def small(cases: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What --quick measures, on both devices."""
+    """Shrinks the measurements of --quick, on both devices."""
     settings = cases.Settings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768))
     monkeypatch.setattr(cases, "GPU_QUICK", settings)
     monkeypatch.setattr(cases, "CPU_QUICK", settings)
 
 
 def without_nvcc(which: Callable[[str], str | None], name: str) -> str | None:
-    """shutil.which on a machine without nvcc: kernels are built by NVRTC."""
+    """Finds programs as shutil.which does, without nvcc: kernels are built by NVRTC."""
     return None if name == "nvcc" else which(name)
 
 
 @pytest.fixture
 def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> Iterator[None]:
-    """A CuPy with a small GPU, and no nvcc."""
+    """Provides a CuPy with a small GPU, and no nvcc."""
     machines = importlib.import_module("measured_machine")
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=17))
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
@@ -45,7 +45,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> 
 
 
 def run(script: ModuleType, out: Path, *words: str) -> tuple[dict[str, Any], str]:
-    """What a run that succeeds writes: JSON and page."""
+    """Returns the JSON and the page written by a run that succeeds."""
     assert script.main(["--quick", "--out", str(out), *words]) == 0
     (page,), (data,) = out.glob("*.md"), out.glob("*.json")
     return json.loads(data.read_text()), page.read_text()

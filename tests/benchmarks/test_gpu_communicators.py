@@ -19,7 +19,7 @@ SMALL, SIZES = (8, 65536), (8, 1 << 20)
 
 
 def all_of(environment: dict[str, str], library: Path) -> list[tuple[str, int, bool]]:
-    """What the benchmark does, in a process that knows no other runtime."""
+    """Runs the benchmark in a process that knows no other runtime."""
     os.environ.update(environment)
     rows: Any = module("communicators").all_of("cuda", library, SMALL, SIZES, 3)
     return [(row.ranks, row.size, row.right) for row in rows]

@@ -47,13 +47,13 @@ named = pytest.mark.parametrize(
 
 @pytest.fixture
 def plan(name: str, cases: ModuleType) -> Plan:
-    """The plan of one of OPTIONS."""
+    """Compiles the program and options of a name in OPTIONS."""
     program, options = OPTIONS[name]
     return compile_text(Source(f"{name}.rccl", cases.programs()[program]), options).plan
 
 
 def results(kernel: CpuLauncher, p: Pattern, request: LaunchRequest) -> list[Array]:
-    """All ranks' memory after two launches on data whose sums are rounded."""
+    """Returns all ranks' memory after two launches on data whose sums are rounded."""
     c = p.collective
     memory = [perf.allocate(p, rank, request.in_place) for rank in range(c.n_ranks)]
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_a_program_that_shared_memory_cannot_hold(
 
 
 def compiled(command: list[str], where: Path) -> str:
-    """What a compiler said; it must succeed."""
+    """Returns a compiler's messages; it must succeed without warnings."""
     done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr, done.stderr

@@ -18,18 +18,18 @@ SMALL = (8 << 20, 64 << 20)
 
 
 def module(name: str) -> ModuleType:
-    """A module of `benchmarks/paper`."""
+    """Imports a module of `benchmarks/paper`."""
     return module_of(FOLDER, name)
 
 
 def bench(place: Path, **setting: Any) -> Any:
-    """A Bench for small calls."""
+    """Makes a Bench for small calls."""
     backends = module("backends")
     return backends.Bench(backends.Setting(sizes=SMALL, **setting), place)
 
 
 def run_command(*arguments: str) -> None:
-    """`python benchmarks/paper ARGUMENTS`, in this process."""
+    """Runs `python benchmarks/paper ARGUMENTS` in this process."""
     module("backends")
     spec = importlib.util.spec_from_file_location("hccc_paper", FOLDER / "__main__.py")
     assert spec and spec.loader
@@ -40,7 +40,7 @@ def run_command(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Table 3 on Topo1."""
+    """Returns the rows of Table 3 on Topo1."""
     found = module("table3").rows(bench(tmp_path_factory.mktemp("paper")), (1,))
     return list(found)
 

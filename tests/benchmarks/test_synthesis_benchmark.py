@@ -1,4 +1,4 @@
-"""benchmarks/synthesis.py: its cases are what they say, its figures those of the program."""
+"""benchmarks/synthesis.py: its cases match their names, its figures the program's."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ TO_ROOT = 1
 
 
 def address(id: bytes) -> tuple[str, int]:
-    """Where the root of a job is: an IPv4 address, mapped into IPv6's."""
+    """Returns the address of a job's root: an IPv4 address, mapped into IPv6's."""
     assert id[12:24] == bytes(10) + b"\xff\xff"
     return socket.inet_ntoa(id[24:28]), struct.unpack("<H", id[28:30])[0]
 
@@ -33,13 +33,13 @@ def hello(
 
 
 def proof(id: bytes, who: str, hellos: bytes) -> bytes:
-    """What a member of the job proves itself with, by the standard library."""
+    """Computes the proof of a member of the job by the standard library."""
     said = b"hccc bootstrap " + who.encode() + b"\0" + hellos
     return standard_hmac.new(id[30:62], said, hashlib.sha256).digest()
 
 
 def receive(connection: socket.socket, n: int) -> bytes:
-    """Up to n bytes: fewer where the other end closes."""
+    """Receives up to n bytes: fewer where the other end closes."""
     got = b""
     with contextlib.suppress(ConnectionError):
         while len(got) < n and (part := connection.recv(n - len(got))):
@@ -55,7 +55,7 @@ def connected(id: bytes) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def welcomed(id: bytes, rank: int, n_ranks: int) -> Iterator[socket.socket]:
-    """A rank that proves itself to the root, and then says nothing."""
+    """Yields the connection of a rank that proves itself to the root, and then says nothing."""
     with connected(id) as connection:
         own = hello(rank=rank, n_ranks=n_ranks)
         connection.sendall(own)

@@ -37,7 +37,7 @@ class Me:
         self._connection.send(("said", value))
 
     def wait(self) -> None:
-        """Until the test says `go`."""
+        """Returns once the test says `go`."""
         self._connection.recv()
 
 
@@ -64,7 +64,7 @@ class Rank:
         return value
 
     def said(self) -> Any:
-        """What it says next."""
+        """Returns the rank's next message."""
         return self._next("said")
 
     def go(self) -> None:
@@ -72,14 +72,14 @@ class Rank:
         self._connection.send("go")
 
     def result(self) -> Any:
-        """What its function returned."""
+        """Returns the function's result."""
         value = self._next("returned")
         self.process.join(WAIT_S)
         assert self.process.exitcode == 0
         return value
 
     def kill(self) -> None:
-        """As `kill -9`."""
+        """Kills the rank as `kill -9` does."""
         assert self.process.pid
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.join(WAIT_S)
@@ -125,16 +125,16 @@ class Job:
             rank.end()
 
     def results(self) -> list[Any]:
-        """What the function returned at every rank."""
+        """Returns the function's result at every rank."""
         return [rank.result() for rank in self.ranks.values()]
 
     def said(self) -> list[Any]:
-        """What every rank says next."""
+        """Returns every rank's next message."""
         return [rank.said() for rank in self.ranks.values()]
 
 
 def run(body: Callable[..., Any], n_ranks: int, *given: Any, **options: Any) -> list[Any]:
-    """What `body(me, *given)` returned at every rank."""
+    """Returns the result of `body(me, *given)` at every rank."""
     with Job(body, n_ranks, *given, **options) as job:
         return job.results()
 
@@ -156,7 +156,7 @@ def _run(
 
 
 def departure_within(b: BootstrapClient, seconds: float) -> tuple[int, bool] | None:
-    """Waits at the descriptor to poll for the next departure."""
+    """Returns the next departure, or None after `seconds`."""
     until = time.monotonic() + seconds
     while (found := b.departure()) is None and (left := until - time.monotonic()) > 0:
         select.select([b], [], [], left)

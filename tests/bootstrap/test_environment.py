@@ -189,7 +189,7 @@ def _free_port() -> int:
 
 @pytest.fixture
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty XDG_RUNTIME_DIR."""
+    """Makes an empty XDG_RUNTIME_DIR."""
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     return tmp_path
@@ -369,7 +369,7 @@ sys.stdout.buffer.write(unique_id()[24:30])
 
 
 def _bound(**variables: str) -> tuple[str, int]:
-    """Where the root of a process with these variables is."""
+    """Returns the root's address in a process with these variables."""
     library()
     done = subprocess.run(
         [sys.executable, "-c", _BOUND], env=os.environ | variables, capture_output=True, check=True

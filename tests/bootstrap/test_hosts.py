@@ -36,7 +36,7 @@ def _ip(*words: str) -> bool:
 
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
-    """Two network namespaces, 10.77.0.1 and 10.77.0.2."""
+    """Yields two network namespaces, 10.77.0.1 and 10.77.0.2."""
     names = [f"hccc{os.getpid()}{letter}" for letter in "ab"]
     try:
         if not shutil.which("ip") or not all(_ip("netns", "add", name) for name in names):
@@ -97,7 +97,7 @@ def test_ranks_of_two_hosts(hosts: list[str], more: dict[str, str]) -> None:
 
 
 def _line(rank: subprocess.Popen[str]) -> object:
-    """What a rank prints next."""
+    """Reads the next line that a rank prints."""
     assert rank.stdout
     assert select.select([rank.stdout], [], [], 20)[0], "a rank says nothing"
     return json.loads(rank.stdout.readline())

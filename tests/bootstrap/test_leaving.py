@@ -209,7 +209,7 @@ def test_a_rank_that_was_stopped_before_it_joined_is_named(
 def test_what_failed_reaches_a_rank_that_is_still_talking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The root does not close on what it has not read: that would take back what it said."""
+    """The root reads all before it closes: unread bytes would discard its last message."""
     monkeypatch.setenv("HCCC_TIMEOUT", "0.3")
     with welcomed(unique_id(), 0, 2) as connection:
         query = struct.pack("<IIQQ", 5, 0, 0, 0)

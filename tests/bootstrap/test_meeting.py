@@ -94,7 +94,7 @@ def test_nothing_is_left_open() -> None:
 
 
 def _roots() -> set[str]:
-    """The threads of this process that are roots."""
+    """Returns the threads of this process that are roots."""
     tasks = Path("/proc/self/task")
     return {t for t in os.listdir(tasks) if (tasks / t / "comm").read_text() == "hccc-root\n"}
 
@@ -152,7 +152,7 @@ def test_an_id_that_was_damaged(place: int) -> None:
 
 
 def _child(me: Me) -> tuple[bool, str]:
-    """A child of fork has no part in the job, and does not keep its parent's connections."""
+    """Checks that a forked child has no part in the job and keeps none of its connections."""
     with me.open() as b:
         child = os.fork()
         if child == 0:

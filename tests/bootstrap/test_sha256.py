@@ -77,7 +77,7 @@ RFC_4231 = {
 
 @pytest.fixture(scope="module")
 def sha256(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The source as a library of its own; `digest` feeds it a message in two pieces."""
+    """Builds the source as a library; `digest` feeds it a message in two pieces."""
     place = tmp_path_factory.mktemp("sha256")
     (place / "digest.cpp").write_text(PROGRAM)
     command = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", "digest.cpp", "-o", "digest.so"]

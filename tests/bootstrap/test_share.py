@@ -91,7 +91,7 @@ def _fails(me: Me, kind: str) -> tuple[int | None, Reason, str, bool]:
 
 
 def _leave_room_for(n: int) -> None:
-    """This process can have n more descriptors."""
+    """Limits this process to n more descriptors."""
     highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
     while os.dup(0) < highest:
         pass

@@ -32,7 +32,7 @@ def _meets(me: Me, timeout: float) -> list[bytes]:
 
 
 def _meets_now(id: bytes) -> None:
-    """Two ranks meet, sooner than a stranger's 5 s are over."""
+    """Checks that two ranks meet sooner than a stranger's 5 s are over."""
     assert run(_meets, 2, 4.0, id=id) == [[b"\0", b"\1"]] * 2
 
 
@@ -177,7 +177,7 @@ def test_what_says_nothing_is_dropped() -> None:
 
 
 def _with_secret(id: bytes, secret: bytes) -> bytes:
-    """The id with another secret."""
+    """Returns the id with another secret."""
     said = id[:30] + secret
     return said + hashlib.sha256(said).digest()[:8] + id[70:]
 

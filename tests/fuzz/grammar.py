@@ -182,7 +182,7 @@ _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def damaged(rng: Random, seeds: list[Text], words: tuple[str, ...]) -> Text:
-    """A seed with one to eight things changed, by bytes or by tokens."""
+    """Makes one to eight changes to a seed, by bytes or by tokens."""
     data = rng.choice(seeds)
     for _ in range(1 + int(rng.expovariate(0.5))):
         change = rng.choice(CHANGES)
@@ -227,7 +227,7 @@ def _truncate(rng: Random, data: Text, seeds: list[Text], words: tuple[str, ...]
 
 
 def _tokens(rng: Random, data: Text, seeds: list[Text], words: tuple[str, ...]) -> Text:
-    """One token replaced, dropped, doubled, swapped or joined by another."""
+    """Replaces, drops, doubles, swaps or joins one token."""
     tokens = _TOKEN.findall(data.decode("utf-8", "replace"))
     if not tokens:
         return data
@@ -279,7 +279,7 @@ COLLECTIVES = (
 
 
 def program(rng: Random) -> Text:
-    """A program of the transfer language, mostly well formed."""
+    """Draws a program of the transfer language, mostly well formed."""
     n = rng.choice((2, 3, 4, 8, 16, 64))
     pairs = [f"nRanks={n}", f'OpType="{rng.choice(COLLECTIVES)}"', 'AlgoName="fuzz"']
     for key in ("nChannels", "nWarps", "GPUPerNode", "NICPerNode", "nChunks", "Root"):
@@ -386,7 +386,7 @@ COLLS = (
 
 
 def schedule(rng: Random) -> Text:
-    """An MSCCL XML file: connections whose ends match, most of the time."""
+    """Draws an MSCCL XML file: connections whose ends match, most of the time."""
     n, chunks = rng.choice((2, 2, 3, 4)), rng.choice((1, 2, 4, 6, 12))
     parts = [
         f'<algo name="f" proto="{rng.choice(("Simple", "LL", "LL128"))}" nchannels="2" '

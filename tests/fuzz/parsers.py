@@ -60,7 +60,7 @@ class Crash:
 
 
 def seeds(kind: str) -> list[bytes]:
-    """Small files of a kind, to damage."""
+    """Returns small files of a kind, to damage."""
     paths = [p for pattern in SEEDS[kind] for p in sorted(ROOT.glob(pattern))]
     return [p.read_bytes() for p in paths if p.stat().st_size < SMALL]
 
@@ -104,7 +104,7 @@ def _too_slow(signum: int, frame: FrameType | None) -> None:
 
 
 def timed(kind: str, data: bytes) -> str:
-    """`read`, or `Slow`."""
+    """Reads the data as `read` does. Raises Slow after SECONDS of CPU time."""
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
@@ -114,7 +114,7 @@ def timed(kind: str, data: bytes) -> str:
 
 
 def _work(kind: str, inputs: Inputs, numbers: range, out: int) -> None:
-    """The worker: a line before and after each input."""
+    """Reads inputs in the worker; prints a line before and after each."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for number in numbers:
         os.write(out, f"begin {number}\n".encode())
@@ -129,7 +129,7 @@ def _work(kind: str, inputs: Inputs, numbers: range, out: int) -> None:
 
 
 def fuzz(kind: str, seed: int, seconds: float, most: int) -> tuple[int, Counter[str], list[Crash]]:
-    """How many inputs were read (at most so many), what was said of them, and the crashes."""
+    """Reads at most `most` inputs: (their number, the count of each outcome, the crashes)."""
     inputs, said, crashes = Inputs(kind, seed), Counter[str](), list[Crash]()
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() < end and number < most:
@@ -191,7 +191,7 @@ def replay(paths: list[Path]) -> int:
 
 
 def main() -> int:
-    """The command line; 1 when anything crashed."""
+    """Runs the command line; returns 1 when anything crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for each of the parsers")
     parser.add_argument("--inputs", type=int, default=1 << 40, help="at most, for each")

@@ -49,7 +49,7 @@ CALLS = 3  # of every mutant that is accepted
 
 @dataclass(slots=True)
 class Count:
-    """What became of some mutants. wrong: what was changed and what went wrong, by its file."""
+    """Outcomes of mutants. wrong: the change and the fault, by the mutant's file."""
 
     tried: int = 0
     accepted: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Count:
 
 
 def grown(number: int) -> Iterator[tuple[Program, Options]]:
-    """Some programs, and ways to compile them."""
+    """Yields random programs, and options to compile them."""
     made: list[tuple[Program, Options]] = []
 
     @seed(number)
@@ -77,7 +77,7 @@ def grown(number: int) -> Iterator[tuple[Program, Options]]:
 
 
 def plan_bases(number: int) -> list[PlanData]:
-    """Plan files of random programs."""
+    """Returns plan files of random programs."""
     plans: list[Plan] = [compile_program(p, way).plan for p, way in grown(number)]
     return [json.loads(plan_json.dumps(plan)) for plan in plans]
 
@@ -98,12 +98,12 @@ def xml_bases(number: int) -> list[str]:
 
 
 def plan_mutants(number: int) -> Count:
-    """BATCH mutants of plans."""
+    """Tries BATCH mutants of plans."""
     return _batch(number, plan_bases, mutate_plan, plan_verdict, text)
 
 
 def xml_mutants(number: int) -> Count:
-    """BATCH mutants of XML files."""
+    """Tries BATCH mutants of XML files."""
     return _batch(number, xml_bases, mutate_xml, xml_verdict, str)
 
 
@@ -136,7 +136,7 @@ def _batch(
 
 
 def campaign(name: str, work: Callable[[int], Count], total: int, first: int, jobs: int) -> Count:
-    """`total` mutants in batches of their own seeds; prints as it goes."""
+    """Tries `total` mutants in batches of their own seeds; prints as it goes."""
     numbers = range(first, first + -(-total // BATCH))
     every, begin = Count(), time.monotonic()
     with ProcessPoolExecutor(jobs) as pool:

@@ -17,7 +17,7 @@ Work = Callable[[int], proofs.Count]
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Small batches, whose findings are kept apart."""
+    """Shrinks batches and keeps their findings apart."""
     monkeypatch.setattr(proofs, "BATCH", 150)
     monkeypatch.setattr(proofs, "BASES", 8)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -25,7 +25,7 @@ SMALL = 30_000  # bytes of a file that the fast tests look at
 
 
 def entries() -> list[dict[str, Any]]:
-    """The manifest's entries; none without a corpus."""
+    """Returns the manifest's entries; none without a corpus."""
     manifest = ROOT / "manifest.json"
     if not manifest.is_file():
         return []
@@ -34,7 +34,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def small() -> list[dict[str, Any]]:
-    """The entries whose files are small."""
+    """Returns the entries with small files."""
     return [e for e in entries() if (ROOT / e["file"]).stat().st_size < SMALL]
 
 
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def verdict(text: str, name: str = "x.xml") -> tuple[Plan, Verdict]:
-    """The Plan of an XML text, and what the proofs say of it. Raises as the import does."""
+    """Returns the Plan of an XML text, and the verdict of the proofs. Raises as the import does."""
     algo = msccl_xml.parse(Source(name, text))
     plan = label(msccl_plan.to_plan(algo))
     carried = fifo(plan, algo.protocol, algo.chunks_per_loop)

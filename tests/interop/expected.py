@@ -1,4 +1,4 @@
-"""What a collective must leave in receive buffers, in terms of whose send slots were summed."""
+"""The result of a collective: the set of send slots that each receive slot must sum up."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from tests.interop.fifo_model import Address, Value
 
 
 def wanted(c: Collective, channels: int, rank: int, slot: int) -> Value:
-    """What `rank`'s receive slot must end with: sums of (rank, send slot), channels being slots."""
+    """Returns the result due in `rank`'s receive slot: (rank, send slot) sums, channels as
+    slots."""
     chunk, channel = c.output_chunk(np.array(rank), np.array(slot // channels)), slot % channels
     holders = range(c.n_ranks) if c.reduces else [int(c.source_of(chunk))]
     return Counter({(r, int(c.input_slot(chunk)) * channels + channel): 1 for r in holders})
 
 
 def aliases(c: Collective, channels: int) -> dict[Address, Address]:
-    """In place: which send slots are receive slots."""
+    """Returns the receive slot that each send slot is, in place."""
     found: dict[Address, Address] = {}
     for r in range(c.n_ranks):
         shift = c.alias_offset(r) * channels

@@ -45,7 +45,7 @@ class Element:
 
 
 def load(text: str, dialect: str) -> Element:
-    """The <algo> of `text`; every rule of the lexer and every limit is an assertion."""
+    """Parses the <algo> of `text`; asserts every rule of the lexer and every limit."""
     stack = [Element("", {})]
     for line in text.removesuffix("\n").split("\n"):
         found = _LINE.fullmatch(line)
@@ -134,7 +134,7 @@ class Machine:
     fifos: dict[tuple[int, int, int], deque[list[Value]]] = field(default_factory=dict)
 
     def read(self, rank: int, buffer: str, slot: int) -> Value:
-        """What lies there; it must have been written."""
+        """Returns the value of a slot; it must have been written."""
         address = (rank, buffer, slot)
         return self.memory[self.alias.get(address, address)]
 

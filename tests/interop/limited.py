@@ -21,7 +21,7 @@ SECONDS = 10  # a hang is killed
 
 
 def read(path: str) -> dict[str, object]:
-    """What becomes of one file."""
+    """Reads one file under limits of memory and time: its error code, message and seconds."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     began = time.process_time()
@@ -36,7 +36,7 @@ def read(path: str) -> dict[str, object]:
 
 
 def main(paths: list[str]) -> None:
-    """One child for each file, so that none inherits another's memory."""
+    """Reads each file in a child of its own, so that none inherits another's memory."""
     for path in paths:
         sys.stdout.flush()
         child = os.fork()

@@ -34,7 +34,7 @@ FILES = sorted(EXAMPLES.glob("*.xml"))
 
 
 def nodes(*sizes: int, nics: int = 1, memory: str = "") -> str:
-    """A cluster of nodes of so many GPUs, which share `nics` NICs in turn."""
+    """Makes a cluster of nodes of these numbers of GPUs, which share `nics` NICs in turn."""
     lines = []
     for number, size in enumerate(sizes, 1):
         ids = ",".join(map(str, range(size)))
@@ -100,7 +100,7 @@ def test_examples_are_proved_and_run_right(path: Path, uneven: Topology) -> None
 
 
 def runs_right(plan: Plan) -> None:
-    """Every element of every call is what it must be; every rank's data differs."""
+    """Checks every element of every call; every rank's data differs."""
     inputs = exact_inputs(plan.collective, np.int64, (3,))
     want = expected(plan.collective, inputs, "sum", np.int64)
     for mode in plan.modes:
@@ -142,7 +142,7 @@ def test_random_schedules_in_random_domains(program: Program, data: st.DataObjec
 
 
 def _summing(sizes: list[int], n: int) -> list[int]:
-    """The first of `sizes` that come to no more than n, and the rest."""
+    """Cuts `sizes` where their sum would exceed n, and fills up to n."""
     cut = [s for s, total in zip(sizes, np.cumsum(sizes), strict=True) if total <= n]
     return [*cut, n - sum(cut)] if sum(cut) < n else cut
 

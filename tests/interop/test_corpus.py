@@ -48,7 +48,7 @@ OWN = {  # file: (race, result, largest message)
 
 
 def contents(plan: Plan) -> dict[tuple[int, int], tuple[int, int] | None]:
-    """What every receive slot ends with, (rank, send slot): for plans that only move data."""
+    """Returns the final (rank, send slot) of each receive slot: for plans that only move data."""
     held: dict[tuple[int, int, int], tuple[int, int] | None] = {}
     for i in execution_order(plan, enforced(plan)):
         value = None
@@ -62,7 +62,7 @@ def contents(plan: Plan) -> dict[tuple[int, int], tuple[int, int] | None]:
 
 
 def goes_to_the_next(plan: Plan, step: int) -> bool:
-    """Whether every rank that has such a neighbour ends with its buffer."""
+    """Tells whether every rank with a neighbour at distance `step` ends with its buffer."""
     found, n = contents(plan), plan.n_ranks
     slots = range(plan.collective.chunks_per_rank)
     want = {(r, s): (r + step, s) for r in range(n) if 0 <= r + step < n for s in slots}
@@ -70,7 +70,7 @@ def goes_to_the_next(plan: Plan, step: int) -> bool:
 
 
 def postcondition(entry: dict[str, Any], plan: Plan, verdict: corpus.Verdict) -> bool | None:
-    """hccc's word on the result; None where nobody says what it should be."""
+    """Tells whether hccc finds the result right; None where no specification exists."""
     if entry["collective"] != "custom":
         return verdict.result is None
     for name, step in NEXT.items():
@@ -80,7 +80,7 @@ def postcondition(entry: dict[str, Any], plan: Plan, verdict: corpus.Verdict) ->
 
 
 def races(entry: dict[str, Any]) -> bool:
-    """Whether a file has unordered conflicting accesses."""
+    """Tells whether a file has unordered conflicting accesses."""
     return bool(entry["races"]) or entry["file"] in RACE_IN_PLACE
 
 
@@ -129,7 +129,7 @@ def test_own_files_get_the_verdicts_they_were_written_for() -> None:
 
 
 def runs(path: Path) -> int:
-    """Wrong elements over all sizes and modes of `hccc run`."""
+    """Returns the number of wrong elements over all sizes and modes of `hccc run`."""
     sizes = ["-b", "64K", "-e", "1M", "-f", "16"]
     shown = CliRunner().invoke(
         cli, ["run", str(path), "--json", "-n", "1", "-w", "1", "-d", "int32", *sizes]
@@ -142,7 +142,7 @@ def runs(path: Path) -> int:
 
 
 def correct(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those whose result is known and right."""
+    """Returns the entries with a known and right result."""
     good = [e for e in entries if e["postcondition"] and not e["races"]]
     return [e for e in good if e["collective"] != "custom"]
 
@@ -183,7 +183,7 @@ def test_plans_are_well_formed_and_survive_their_file() -> None:
 
 
 def broken(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that are wrong or race."""
+    """Returns the entries that are wrong or race."""
     bad = [e for e in entries if e["postcondition"] is False or e["races"]]
     return [e for e in bad if e["races"] or e["collective"] != "custom"]
 

@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @cache
 def library() -> CompiledProgram:
-    """Two algorithms, each of which is the faster at some sizes."""
+    """Compiles two algorithms, each the faster at some sizes."""
     sources = [
         Source(f"{name}.rccl", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
         for name in ("ring_allreduce", "rhd_allreduce")
@@ -42,7 +42,7 @@ def library() -> CompiledProgram:
 
 @cache
 def windows(dialect: str, in_place: bool) -> dict[str, tuple[int, int]]:
-    """minBytes and maxBytes of each file."""
+    """Returns minBytes and maxBytes of each file."""
     options = XmlOptions(dialect, in_place=in_place)
     found = {}
     for name, text in export_library(library().catalogue, options).items():

@@ -32,7 +32,7 @@ HEAD = ALGO.format(chunks=2, n=2, coll="allreduce")
 
 
 def step(**given: object) -> str:
-    """A step, `given` over harmless values."""
+    """Makes a step: harmless values, overridden by `given`."""
     usual: dict[str, object] = {
         "s": 0,
         "kind": "s",
@@ -46,25 +46,25 @@ def step(**given: object) -> str:
 
 
 def changed(old: str, new: str) -> str:
-    """A good file with one thing replaced."""
+    """Replaces one text of a good file."""
     assert old in GOOD
     return GOOD.replace(old, new, 1)
 
 
 def laughs() -> str:
-    """A billion of them."""
+    """Makes a file of a billion laughs: nested entities."""
     entities = ['<!ENTITY e0 "lol">']
     entities += [f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 10)]
     return f"<!DOCTYPE algo [{''.join(entities)}]>{HEAD}&e9;</algo>"
 
 
 def quadratic() -> str:
-    """One long entity, often."""
+    """Makes a file that uses one long entity often."""
     return f'<!DOCTYPE a [<!ENTITY e "{"x" * 50_000}">]>{HEAD}{"&e;" * 50_000}</algo>'
 
 
 def many_steps() -> str:
-    """As many valid steps as fit, and then a mistake."""
+    """Makes as many valid steps as fit, and then a mistake."""
     blocks = []
     for b in range(64):
         rows = "".join(step(s=s) for s in range(1000))
@@ -73,7 +73,7 @@ def many_steps() -> str:
 
 
 def many_chunks() -> str:
-    """Steps of 71 chunks each: half a million primitives in half a megabyte, then a mistake."""
+    """Makes steps of 71 chunks: 500,000 primitives in half a megabyte, then a mistake."""
     blocks = []
     for b in range(7):
         rows = "".join(step(s=s, cnt=71) for s in range(1000))
@@ -84,7 +84,7 @@ def many_chunks() -> str:
 
 
 def many_waits() -> str:
-    """Each of 1,000 steps waits for a block none of whose 1,000 steps signals."""
+    """Makes 1,000 steps that each wait for a block without any signal in its 1,000 steps."""
     quiet = "".join(step(s=s, kind="cpy") for s in range(1000))
     waits = "".join(step(s=s, kind="cpy", dep=0, deps=0) for s in range(1000))
     first = TB.format(b=0, send=-1, recv=-1, chan=0) + quiet + "</tb>"
@@ -96,19 +96,19 @@ def many_waits() -> str:
 
 
 def huge_buffers() -> str:
-    """1,024 ranks of 32,768 chunks, and a step."""
+    """Makes 1,024 ranks of 32,768 chunks, and a step."""
     one = TB.format(b=0, send=-1, recv=-1, chan=0) + step(kind="cpy") + "</tb></gpu>"
     return idle().replace("</gpu>", one, 1)
 
 
 def idle() -> str:
-    """1,024 ranks of 32,768 chunks, and nothing to do."""
+    """Makes 1,024 ranks of 32,768 chunks without any step."""
     gpus = "".join(GPU.format(r=r, s=32768) + "</gpu>" for r in range(1024))
     return ALGO.format(chunks=32768, n=1024, coll="allreduce") + gpus + "</algo>"
 
 
 def unmatched_messages() -> str:
-    """Two blocks of one gpu on one connection, all steps alike and on one line."""
+    """Makes two blocks of one gpu on one connection, all steps alike and on one line."""
     block = "".join(step(s=s) for s in range(3))
     blocks = "".join(TB.format(b=b, send=1, recv=-1, chan=0) + block + "</tb>" for b in (0, 1))
     return HEAD + GPU.format(r=0, s=0) + blocks + "</gpu></algo>"
@@ -217,7 +217,7 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """What becomes of every case, read in processes of their own."""
+    """Returns the outcome of every case, read in processes of their own."""
     folder = tmp_path_factory.mktemp("hostile")
     paths = []
     for i, (_, content) in enumerate(CASES.values()):

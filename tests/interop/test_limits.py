@@ -1,4 +1,4 @@
-"""What a file cannot say, and what the runtimes' tables cannot hold, is refused with its name."""
+"""A plan that the file format or the runtimes' tables cannot hold is refused by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MSCCL = Options(transport=Transport.STAGED, allocator="connection", prove=False)
 def plan(
     body: str, op: str, n: int, *, k: int = 1, more: str = "", options: Options = MSCCL
 ) -> Plan:
-    """A program compiled for MSCCL, unless `options` say otherwise."""
+    """Compiles a program for MSCCL, unless `options` say otherwise."""
     text = HEADER.format(n=n, k=k, op=op, more=more) + body
     return driver.compile_text(Source("x.rccl", text), options).plan
 
@@ -60,7 +60,7 @@ def refused(
     largest: int | None = None,
     op: str = "sum",
 ) -> None:
-    """The export fails with `code`, saying `words`."""
+    """Checks that the export fails with `code` and `words`."""
     with pytest.raises(UserError) as caught:
         msccl_xml.dumps(made, dialect, True, protocol=protocol, largest=largest, op=op)
     assert caught.value.problem.code == code

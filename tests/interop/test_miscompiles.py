@@ -22,7 +22,7 @@ def step(s: int, row: Row) -> str:
 def algo(
     coll: str, chunks: int, gpus: list[list[tuple[int, int, list[Row]]]], scratch: int = 0
 ) -> str:
-    """One line of XML: gpus[r] is a list of (send, recv, steps); block b is on channel b."""
+    """Returns a line of XML. gpus[r]: a list of (send, recv, steps); block b is on channel b."""
     parts = [
         f'<algo name="x" proto="Simple" nchannels="2" nchunksperloop="{chunks}" '
         f'ngpus="{len(gpus)}" coll="{coll}" inplace="1">'
@@ -38,7 +38,7 @@ def algo(
 
 
 def remote_operand(local: int) -> str:
-    """Rank 1 adds what rank 0 sends from slot 0 to its own slot 1, and sends the sum back.
+    """Makes rank 1 add rank 0's slot 0 to its own slot 1 and send the sum back.
 
     msccl-tools writes the remote slot (0) as the local operand; the runtimes read it as local.
     Slot 0 of both is summed by plain exchange, so that only this step differs.
@@ -53,7 +53,7 @@ def remote_operand(local: int) -> str:
 
 
 def fused_scratch(stored: int) -> str:
-    """Rank 1 keeps what it passes on in scratch slot 1, and copies that to its buffer.
+    """Makes rank 1 keep a copy in scratch slot 1 while passing it on, then copy it to its buffer.
 
     msccl-tools' fused rcs keeps the destination of the *next* rank, slot 0 there.
     """
@@ -64,7 +64,7 @@ def fused_scratch(stored: int) -> str:
 
 
 def replicated(count: int) -> str:
-    """Two interleaved instances of a schedule that moves two chunks: (0, 2) and (1, 3).
+    """Makes two interleaved instances of a schedule that moves two chunks: (0, 2) and (1, 3).
 
     msccl-tools keeps the count of 2, which now means (0, 1) and (1, 2).
     """

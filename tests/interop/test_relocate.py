@@ -33,7 +33,7 @@ def choose(n: int) -> int:
 
 @pytest.fixture
 def parked() -> Plan:
-    """Chunk 0 goes through the receive slot of chunk 1, which is shorter for odd counts."""
+    """Loads a plan whose chunk 0 goes through chunk 1's receive slot, shorter for odd counts."""
     text = (DATA / "allreduce_parked_n2.xml").read_text(encoding="utf-8")
     algo = msccl_xml.parse(Source("parked.xml", text))
     return with_enough_slots(label(msccl_plan.to_plan(algo)))

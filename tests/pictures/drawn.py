@@ -26,41 +26,41 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @cache
 def site(name: str) -> Topology:
-    """One of the example clusters."""
+    """Loads one of the example clusters."""
     return cluster.load(EXAMPLES / "clusters" / f"{name}.cluster")
 
 
 @cache
 def compiled(name: str, on: str | None = None, fuse: str = "auto") -> CompiledProgram:
-    """One of the example programs, by default for the cluster its header describes."""
+    """Compiles an example program, by default for the cluster its header describes."""
     options = Options("hpds", prove=False, fuse=fuse, tune="off", network_lowering="slots")
     return compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), options, site(on) if on else None)
 
 
 def program(body: str, **header: object) -> CompiledProgram:
-    """A program of its own, compiled."""
+    """Compiles a program of its own."""
     keys = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in header.items())
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     return compile_text(Source("test.rccl", f"ResCCLAlgo({keys}):\n{lines}\n"), Options())
 
 
 def ran(name: str, on: str, size: int, micro_batch: int = 0, window: int = 0) -> Run:
-    """An example simulated on an example cluster."""
+    """Simulates an example on an example cluster."""
     machine = prepare(compiled(name, on).plan, site(on))
     return simulate(machine, Request(size, micro_batch, window))
 
 
 def texts(picture: Picture) -> list[str]:
-    """All text that is drawn, in order; also checks that the picture is XML."""
+    """Returns all text that is drawn, in order; also checks that the picture is XML."""
     return [e.text or "" for e in ET.fromstring(picture.svg).iter(f"{SVG}text")]
 
 
 def tips(picture: Picture) -> list[str]:
-    """What is shown where the pointer rests; the first `title` is the picture's."""
+    """Returns the texts shown where the pointer rests; the first `title` is the picture's."""
     return [e.text or "" for e in ET.fromstring(picture.svg).iter(f"{SVG}title")][1:]
 
 
 def numbers(text: str) -> Iterator[int]:
-    """The numbers in `0–3, 7`."""
+    """Yields the numbers in `0–3, 7`."""
     for a, b in re.findall(r"(\d+)(?:–(\d+))?", text):
         yield from range(int(a), int(b or a) + 1)

@@ -29,7 +29,7 @@ ALIKE = {
 
 
 def _graph(dag: Dag, chunk: int) -> nx.MultiDiGraph[tuple[str, int]]:
-    """The DAG of one chunk, with what ties its tasks to ranks."""
+    """Returns the DAG of one chunk, its tasks tied to ranks."""
     t = dag.program.transfers
     graph = nx.MultiDiGraph()
     for i in np.flatnonzero(t["chunk"] == chunk).tolist():

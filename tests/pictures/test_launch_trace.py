@@ -28,7 +28,7 @@ Event = dict[str, Any]
 def launched(
     plan: Plan, batches: int = 1, window: int = 1, in_place: bool = False
 ) -> RecordedLaunch:
-    """A launch in which every thread block takes 3 ns for a micro-batch: 1 to wait, 2 to work."""
+    """Makes a launch in which a micro-batch takes every thread block 3 ns: 1 to wait, 2 to work."""
     rank, block, primitive, batch = [], [], [], []
     for b, r in enumerate(plan.block_rank().tolist()):
         tb = b - int(plan.n_tb[:r].sum())

@@ -190,7 +190,7 @@ def test_names_cannot_leave_the_picture() -> None:
 
 
 def _sharing(n: int, memory: str) -> list[str]:
-    """The notes about memory in the picture of n nodes of two GPUs."""
+    """Returns the notes about memory in the picture of n nodes of two GPUs."""
     inside = "define bandwidth = {port => [((0,1) -> 100)]}\ndefine nic = [((0,1) -> 12)]"
     t = _parsed(f"define node1 = {n} * 2\n{inside}\n{memory}")
     return [x for x in texts(topology(t)) if "Memory domains" in x]

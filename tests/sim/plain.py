@@ -96,7 +96,7 @@ class World:
 
 
 class Network:
-    """Who reaches whom by proxy only, and the ways there; capacity: bytes/µs by resource."""
+    """Pairs of ranks that only proxies join, and their routes; capacity: bytes/µs by resource."""
 
     def __init__(self, plan: Plan, t: Topology) -> None:
         self.plan, self.t = plan, t
@@ -124,7 +124,7 @@ class Network:
         targets: list[tuple[int, int]],
         posts: list[tuple[int, int]],
     ) -> list[Transfer]:
-        """In order: puts, messages, credits, flags."""
+        """Lists transfers in order: puts, messages, credits, flags."""
         q = self.plan.queues
         found = [
             Transfer(rank, r, True, ())
@@ -144,7 +144,7 @@ class Network:
 def primitives(
     plan: Plan, network: Network, costs: Costs, in_place: bool, block: float
 ) -> list[Primitive]:
-    """Every primitive. block: bytes."""
+    """Lists every primitive. block: bytes."""
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     t, capacity = network.t, network.capacity
     found = []
@@ -204,7 +204,7 @@ def primitives(
 
 
 def _memory(network: Network, rank: int, block: float, in_place: bool) -> tuple[int, float]:
-    """The resource of the memory of a rank, and how much faster than their device blocks copy."""
+    """Returns the resource of a rank's memory, and its blocks' copy speed over the device's."""
     t, plan, c = network.t, network.plan, network.plan.collective
     device, node = t.devices[t.device[rank]], int(t.node[rank])
     if not device.cache:
@@ -228,7 +228,7 @@ def _memory(network: Network, rank: int, block: float, in_place: bool) -> tuple[
 def _rate(
     network: Network, rank: int, sources: list[tuple[int, int]], targets: list[tuple[int, int]]
 ) -> float:
-    """GB/s of a thread block: the slowest of what it moves through."""
+    """Returns GB/s of a thread block: the slowest of its sources and targets."""
     device = network.t.devices[network.t.device[rank]]
     rates = [device.load for r, b in sources if b != Buffer.QUEUE and r != rank]
     for r, b in targets:
@@ -251,7 +251,7 @@ def _posts(plan: Plan, i: int) -> list[tuple[int, int]]:
 
 
 def nest(rows: range, batches: int, window: int) -> Iterator[tuple[int, int]]:
-    """The loop nest of a thread block."""
+    """Yields the loop nest of a thread block: (primitive, micro-batch)."""
     for first in range(0, batches, window):
         for p in rows:
             for m in range(first, min(first + window, batches)):
@@ -259,7 +259,7 @@ def nest(rows: range, batches: int, window: int) -> Iterator[tuple[int, int]]:
 
 
 def ready(world: World, p: Primitive, m: int, slots: int) -> bool:
-    """Whether everything that `p` waits for is there."""
+    """Tells whether everything that `p` waits for is there."""
     if any(world.flags[p.rank, f] <= m for f in p.waits):
         return False
     takes, gives = Counter(p.takes), Counter(p.gives)
@@ -271,7 +271,7 @@ def ready(world: World, p: Primitive, m: int, slots: int) -> bool:
 def fair(
     flows: dict[int, tuple[Counter[int], float]], capacity: dict[int, float]
 ) -> dict[int, float]:
-    """Max-min fair rates: flow → (resource: weight, cap)."""
+    """Returns max-min fair rates. flows: flow → (resource: weight, cap)."""
     rate: dict[int, float] = {}
     while len(rate) < len(flows):
         growing = {f: x for f, x in flows.items() if f not in rate}
@@ -297,7 +297,7 @@ def times(
     costs: Costs,
     in_place: bool,
 ) -> dict[tuple[int, int], float]:
-    """When each (primitive, micro-batch) ends, in µs."""
+    """Returns the end of each (primitive, micro-batch), in µs."""
     network = Network(plan, t)
     whole = (payload * (batches - 1) + last) * plan.channels * plan.collective.chunks_per_block
     prims = primitives(plan, network, costs, in_place, whole)
@@ -386,7 +386,7 @@ def times(
 
 
 def deliver(world: World, least: float) -> bool:
-    """Bytes that are through are on their way, and what has arrived counts, in order."""
+    """Delivers in order: sends finished transfers on their way, counts arrivals; tells if any."""
     changed = False
     for line in world.pairs.values():
         while (x := next((x for x in line if not x.sent), None)) and x.left <= least:

@@ -44,7 +44,7 @@ def simulated(
     channels: int = 1,
     transport: Transport = Transport.DIRECT,
 ) -> Run:
-    """The Run of a program on the uniform cluster its header describes."""
+    """Simulates a program on the uniform cluster that its header describes."""
     chosen = Options(fuse="none", channels=channels, allocator="connection", transport=transport)
     plan = compile_text(Source("x", text), chosen).plan
     device = device or Device(reduce=REDUCE, block=FAST)

@@ -83,7 +83,7 @@ def test_lists_and_kinds_are_numbered_alike(tmp_path: Path) -> None:
 
 
 def in_cpp(s: state.State, channels: float) -> compiled.Engine:
-    """The engine of C++."""
+    """Returns the engine of C++."""
     found = library.library()
     assert not isinstance(found, UserError)
     return compiled.InCpp(found, s, channels)
@@ -92,7 +92,7 @@ def in_cpp(s: state.State, channels: float) -> compiled.Engine:
 def outcome(
     begin: Engine, machine: Machine, request: Request, work: int = ENDLESS, limit: float = math.inf
 ) -> list[object]:
-    """All that a run leaves, to the byte, and what `simulate` makes of it."""
+    """Returns all that a run leaves, to the byte, and the result of `simulate`."""
     found: list[object] = []
 
     def watched(s: state.State, channels: float, limit: float) -> compiled.Ended:
@@ -114,7 +114,7 @@ def outcome(
 
 
 def check_alike(machine: Machine, request: Request) -> None:
-    """Both engines do the same, to the end and where a limit ends them half-way."""
+    """Checks that both engines do the same, to the end and where a limit ends them half-way."""
     whole = outcome(in_cpp, machine, request)
     assert whole == outcome(engine.InNumba, machine, request)
     if isinstance(time := whole[-1], float):
@@ -159,7 +159,7 @@ def test_both_engines_do_the_same(where: str, network_lowering: str, call: Reque
 
 
 def check_bound(machine: Machine, request: Request) -> None:
-    """A run that ends early for its limit would have ended late; one that keeps it is the same."""
+    """Checks that a limit ends a run early only if it would end late, and changes no other run."""
     whole = outcome(in_cpp, machine, request)
     if not isinstance(whole[-1], float):
         return
@@ -215,7 +215,7 @@ def test_both_engines_do_the_same_with_the_examples(path: Path) -> None:
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Nothing is built, nothing was said; the cache to build in."""
+    """Yields an empty cache to build in, with nothing built or reported before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     forget = (library._built.cache_clear, compiled._tell.cache_clear)
     for each in forget:

@@ -1,4 +1,4 @@
-"""What memory delivers to a call: by what the call touches, shared by all that move bytes there."""
+"""Memory bandwidth of a call: it depends on the bytes touched, and all movers of bytes share it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan_of(text: str, n: int, *, channels: int = 1, fuse: str = "none") -> Plan
 
 
 def node(n: int, more: str = "", rest: str = "") -> Topology:
-    """Blocks of 5 GB/s, links that are no limit."""
+    """Makes a node with blocks of 5 GB/s and links that are no limit."""
     return cluster(NODE.format(n=n, last=n - 1, more=more) + rest)
 
 

@@ -27,7 +27,7 @@ def simulated(
     gpus: int = 1,
     root: int = 0,
 ) -> Run:
-    """A call of micro-batches of a MiB between nodes whose thread blocks copy 20 GB/s."""
+    """Simulates a call of micro-batches of a MiB between nodes whose thread blocks copy 20 GB/s."""
     head = f"nRanks={nodes * gpus}, OpType='{op}', GPUPerNode={gpus}, NICPerNode=1, nChunks=1"
     head += f", Root={root}" if op == "Reduce" else ""
     text = f"ResCCLAlgo({head}):\n    {transfers}\n"

@@ -25,7 +25,7 @@ FAST = Rate(1e5, 1, 0.0)
 
 
 def prepared(op: str, t: Topology, transport: Transport, per_node: int = 2) -> Machine:
-    """One transfer from rank 0 to rank 1."""
+    """Prepares one transfer from rank 0 to rank 1."""
     kind = {"Broadcast": "recv", "Reduce": "rrc"}[op]
     first, last = (0, 1) if op == "Broadcast" else (1, 0)
     head = f'ResCCLAlgo(nRanks=2, nChunks=1, OpType="{op}", GPUPerNode={per_node}):\n'
@@ -36,7 +36,7 @@ def prepared(op: str, t: Topology, transport: Transport, per_node: int = 2) -> M
 
 
 def slowest(machine: Machine) -> float:
-    """GB/s of the slowest copy of one source to one destination."""
+    """Returns GB/s of the slowest copy of one source to one destination."""
     run = simulate(machine, Request(SIZE, 1 << 30, in_place=True))
     took = float((run.end - run.ready).max())
     return SIZE / took / 1000

@@ -40,7 +40,7 @@ SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.fi
 
 
 def law(always: int, slow: int) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """A test over random programs on random clusters: `slow` many with -m slow."""
+    """Makes a test over random programs on random clusters: `slow` examples with -m slow."""
 
     def decorate(body: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def law(always: int, slow: int) -> Callable[[Callable[..., None]], Callable[[int
 
 
 def drawn(data: st.DataObject) -> tuple[Machine, Request]:
-    """A plan, a cluster of as many GPUs, for which it was made or not, and a call."""
+    """Draws a plan, a cluster of as many GPUs (the plan's or another), and a call."""
     collective = data.draw(collectives(max_ranks=5, max_transfers=30))
     program = data.draw(correct_programs(collective, max_transfers=30))
     note(text(program))
@@ -157,7 +157,7 @@ def test_proxies_carry_everything_once_and_in_order(data: st.DataObject) -> None
 
 
 def _bytes(run: Run) -> NDArray[np.float64]:
-    """Bytes over every resource: those that thread blocks move, and those that proxies carry."""
+    """Returns the bytes over every resource, moved by thread blocks or by proxies."""
     machine, carried, moves = run.machine, run.machine.transfers, run.moves
     times = np.zeros(len(machine.capacity))
     works = moves & (machine.move > 0)

@@ -146,14 +146,14 @@ def refusal(data: PlanData) -> tuple[Plan | None, str]:
 
 
 def kernel(plan: Plan) -> str:
-    """The CPU kernel without comments, and without the plan's name."""
+    """Returns the CPU kernel without comments, and without the plan's name."""
     cpu = next(t for t in TARGETS if t.name == "cpu")
     bare = re.sub(r"//.*", "", source.text(plan, cpu))
     return re.sub(rf"\b{plan.name}_", "NAME_", bare)
 
 
 def tried(field: Field) -> tuple[Counter[str], list[tuple[str, Plan]]]:
-    """The codes that refuse mutants of a field, and what was accepted, with its base's name."""
+    """Returns the codes that refuse mutants of a field, and (base, plan) of accepted mutants."""
     rng, codes, accepted = Random(".".join(field)), Counter[str](), []
 
     def choose(n: int) -> int:

@@ -61,7 +61,7 @@ def deleting(folder: Path) -> None:
 
 
 def waits(plan: Plan) -> Iterator[tuple[int, ...]]:
-    """Every wait of a plan: rank, thread block, primitive, kind, flag."""
+    """Yields every wait of a plan: rank, thread block, primitive, kind, flag."""
     rank, block = plan.rank_of(), plan.block_of()
     tb = block - (np.cumsum(plan.n_tb) - plan.n_tb)[rank]
     prim = np.arange(len(plan)) - plan.tb_ptr[block]
@@ -93,7 +93,7 @@ def test_every_deleted_wait_is_told(slots: str, tmp_path: Path) -> None:
 
 
 def told(folder: Path, wait: tuple[int, ...]) -> bool:
-    """Whether the kernel is told to be wrong without a wait, in one of RUNS runs."""
+    """Tells whether the sanitizer reports the kernel without a wait, in one of RUNS runs."""
     environment = os.environ | {"HCCC_DELETED": " ".join(map(str, wait))}
     environment |= {"TSAN_OPTIONS": "exitcode=66 halt_on_error=1"}
     for _ in range(RUNS):

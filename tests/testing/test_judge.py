@@ -115,7 +115,7 @@ STEP = (
 
 
 def waits_for_itself(deps: int) -> Algo:
-    """Step 1 of each block, a send, waits for step `deps` of its own block; all signal."""
+    """Makes blocks whose step 1, a send, waits for step `deps` of its own block; all signal."""
     gpus = ""
     for r in range(2):
         kinds = [("cpy", "i", 0, r), ("s", "i", 0, r), ("r", "i", 0, 1 - r)]

@@ -20,12 +20,12 @@ MANY = pytest.mark.parametrize("examples", [4, pytest.param(25 * LONG, marks=pyt
 
 
 def at_length(examples: int) -> settings:
-    """Settings for that many examples."""
+    """Returns settings for that many examples."""
     return settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
 
 
 def rough(program: Program, dtype: str, elements: int, seed: int) -> list[np.ndarray]:
-    """Send buffers [slots, elements] whose floating sums are rounded, so that order shows."""
+    """Draws send buffers [slots, elements] whose floating sums are rounded, so that order shows."""
     c, dice = program.collective, np.random.default_rng(seed)
     slots = [c.input_blocks(r) * c.chunks_per_block for r in range(c.n_ranks)]
     if dtype == "float32":

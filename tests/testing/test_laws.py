@@ -45,7 +45,7 @@ SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.fi
 def law(
     *strategies: st.SearchStrategy[Any], always: int, slow: int
 ) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """A test over random examples: `always` many by default, `slow` many with -m slow."""
+    """Makes a test over random examples: `always` many by default, `slow` many with -m slow."""
 
     def decorate(body: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.parametrize(

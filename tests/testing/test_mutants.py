@@ -318,7 +318,7 @@ def head_of(end):
 
 
 def mutated(m: Mutant) -> types.ModuleType:
-    """The pass's module with its one change, in plain Python."""
+    """Returns the pass's module with its one change, in plain Python."""
     room = "analysis" if m.module in ("clocks", "ancestry") else "passes"
     original = importlib.import_module(f"hccc.{room}.{m.module}")
     text = inspect.getsource(original)
@@ -336,12 +336,12 @@ def mutated(m: Mutant) -> types.ModuleType:
 
 
 def drawn(dice: random.Random, bound: int) -> int:
-    """A choice from 0 to `bound`."""
+    """Draws a choice from 0 to `bound`."""
     return dice.randint(0, bound) if bound > 0 else 0
 
 
 def battery() -> Iterator[Program]:
-    """Programs small enough for plain Python that between them need every decision."""
+    """Yields programs small enough for plain Python that between them need every decision."""
     for seed in range(12):
         for op in PROGRAMMABLE:
             dice = random.Random(f"{seed} {op}")
@@ -372,12 +372,12 @@ EdgeAnswers = Callable[..., NDArray[np.uint8]]  # an answer for every edge
 
 
 def without_shortcut(answers: int) -> EdgeAnswers:
-    """A `settle_edges` that leaves every answer open."""
+    """Returns a `settle_edges` that leaves every answer open."""
     return lambda _, ptr, pred, limit: np.full(len(pred), answers, np.uint8)
 
 
 def implied_edges(m: Mutant, module: types.ModuleType) -> EdgeAnswers:
-    """`clocks.implied_edges` with the mutant in the one of its two parts that it is about."""
+    """Returns `clocks.implied_edges` with the mutant in its part (clocks or ancestry)."""
     if m.module == "clocks":
         vars(module)["settle_edges"] = without_shortcut(module.UNKNOWN)
         spoiled: EdgeAnswers = module.implied_edges
@@ -389,7 +389,7 @@ def implied_edges(m: Mutant, module: types.ModuleType) -> EdgeAnswers:
 
 
 def caught(m: Mutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
-    """What refuses the first plan that the mutant spoils, or None."""
+    """Returns the refusal of the first plan that the mutant spoils, or None."""
     module = mutated(m)
     if m.module in ("clocks", "ancestry"):
         sync = importlib.import_module("hccc.passes.sync")

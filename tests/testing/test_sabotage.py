@@ -82,7 +82,7 @@ def wrong_mark(plan: Plan, pick: Choose) -> Plan:
 
 
 def joined_blocks(plan: Plan, pick: Choose) -> Plan:
-    """Two neighbouring blocks of a rank become one: all of the first, then all of the second."""
+    """Joins two neighbouring blocks of a rank: all of the first, then all of the second."""
     rank_of_block = plan.block_rank()
     inner = np.flatnonzero(rank_of_block[1:] == rank_of_block[:-1]) + 1
     assume(len(inner))
@@ -107,7 +107,7 @@ HARMLESS_CHECKS = ("E315", "nothing waits for")  # spare memory, an idle flag: p
 
 
 def refused(plan: Plan) -> str | None:
-    """The code of the check or proof that refuses `plan`, or None."""
+    """Returns the code of the check or proof that refuses `plan`, or None."""
     for step in (plan_check.check, prove):
         try:
             step(plan)

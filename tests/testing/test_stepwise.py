@@ -37,14 +37,14 @@ def plan_of(op: OpType, n: int, chunks: int, rows: list[Row], options: Options =
 
 
 def chain_of(transport: Transport) -> Plan:
-    """Rank 0 → 1 → 2."""
+    """Makes a Broadcast along ranks 0 → 1 → 2."""
     rows = [(0, 1, 0, 0, RECV), (1, 2, 1, 0, RECV)]
     return plan_of(OpType.BROADCAST, 3, 1, rows, Options(transport=transport, slots=1))
 
 
 @pytest.fixture(params=PURE)
 def chain(request: pytest.FixtureRequest) -> Plan:
-    """Rank 0 → 1 → 2, by either transport."""
+    """Makes a Broadcast along ranks 0 → 1 → 2, by either transport."""
     return chain_of(request.param)
 
 
@@ -133,7 +133,7 @@ def test_in_place_memory_is_shared() -> None:
 
 
 def ring_in_one_block(slots: int) -> Plan:
-    """A ring allreduce of 4 ranks as NCCL has it: one thread block a rank, which sends first."""
+    """Makes NCCL's ring allreduce of 4 ranks: one thread block a rank, which sends first."""
     p = ring_allreduce(4)
     part = np.zeros(len(p), np.int32)
     apart = lower(round_robin(depend(verify(p))), Transport.STAGED)

@@ -45,7 +45,7 @@ static const int world_is_allreduce = {allreduce};
 
 
 def world_of(plan: Plan, source: str, late: bool) -> str:
-    """What launches.cpp includes: the kernel, and memory laid out as callers lay it out."""
+    """Returns the text that launches.cpp includes: the kernel, and memory as callers lay it out."""
     c, rows = plan.collective, []
     for rank in range(c.n_ranks):
         shift = c.alias_offset(rank) // c.chunks_per_block * COUNT
@@ -114,7 +114,7 @@ def assert_no_race(plan: Plan, into: Path, late: bool = False) -> None:
 
 
 def random_plan(seed: int) -> Plan:
-    """A random program of a random collective, compiled in a random way."""
+    """Compiles a random program of a random collective in a random way."""
     dice = random.Random(seed)
     op, n = dice.choice(PROGRAMMABLE), dice.randint(2, 4)
     gpus = dice.choice([g for g in range(1, n + 1) if n % g == 0])
@@ -160,7 +160,7 @@ MIXED = {"2x2": (2, 2), "2x4": (2, 4)}
 
 
 def mixed_plan(shape: str, network: str, fuse: str = "auto") -> Plan:
-    """A hierarchical mesh between memory domains."""
+    """Compiles a hierarchical mesh between memory domains."""
     program = plans.hierarchical_mesh(*MIXED[shape])
     plan = driver.compile_program(program, Options(network_lowering=network, fuse=fuse)).plan
     assert plan.transport is Transport.MIXED and len(set(plan.memory_domain)) == 2

@@ -23,7 +23,7 @@ def ucx() -> None:
 
 
 def environment(layers: str) -> dict[str, str]:
-    """What processes see whose UCX may use `layers` on this host alone."""
+    """Returns an environment in which UCX may use only `layers`, on this host alone."""
     return {**os.environ, "UCX_TLS": layers, "HCCC_NETWORK": "lo"}
 
 
@@ -41,12 +41,12 @@ def join(processes: list[Process]) -> None:
 
 
 def made(n: int, layers: str = "tcp,self", **options: object) -> list[Process]:
-    """So many ranks of this host, connected and started."""
+    """Starts n connected ranks of this host."""
     return opened([Process(environment(layers)) for _ in range(n)], **options)
 
 
 def opened(processes: list[Process], **options: object) -> list[Process]:
-    """Ranks in these processes, connected and started."""
+    """Connects and starts ranks in these processes."""
     for rank, process in enumerate(processes):
         process.tell("End", rank, len(processes), SIZE, turn=TURN, **options)
     for process in processes:
@@ -57,7 +57,7 @@ def opened(processes: list[Process], **options: object) -> list[Process]:
 
 @pytest.fixture(scope="module", params=["tcp,self", "shm,tcp,self"])
 def pair(request: pytest.FixtureRequest, ucx: None) -> Iterator[list[Process]]:
-    """Two ranks."""
+    """Yields two ranks."""
     processes = made(2, request.param, slice_bytes=1 << 18)
     yield processes
     assert [process.end() for process in processes] == [0, 0]

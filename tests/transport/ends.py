@@ -40,7 +40,7 @@ class Message(NamedTuple):
     value: int
 
     def data(self) -> NDArray[np.uint8]:
-        """The bytes."""
+        """Returns the bytes of the message."""
         return np.random.default_rng(self.seed).integers(0, 256, self.size, np.uint8)
 
 
@@ -57,7 +57,7 @@ class _Told:
                 self.waiting.setdefault(message.counter, []).append(i)
 
     def look(self, counter: int, value: int, target: NDArray[np.uint8]) -> list[str]:
-        """What is wrong with a counter's value."""
+        """Lists the faults of a counter's value."""
         queue = self.waiting[counter]
         values = [self.messages[i].value for i in queue]
         if value not in values:
@@ -148,7 +148,7 @@ class End:
         )
 
     def blob(self) -> str:
-        """As hexadecimal digits."""
+        """Returns the rank's blob as hexadecimal digits."""
         return self.transport.blob().hex()
 
     def connect(self, peer: int, blob: str) -> None:
@@ -160,7 +160,7 @@ class End:
         self.transport.start(ctypes.addressof(self.ring))
 
     def ready(self, timeout_s: float = DEADLINE_S) -> None:
-        """Waits for all peers."""
+        """Returns once all peers are ready."""
         self.transport.ready(timeout_s)
 
     def stop(self) -> None:
@@ -199,23 +199,23 @@ class End:
             )
 
     def turn_now(self) -> int:
-        """How many transfers were submitted, around 2^32."""
+        """Returns the number of transfers submitted, around 2^32."""
         return self.turn
 
     def completed(self, wait: int = -1) -> int:
-        """How many transfers are complete; wait: until that many are."""
+        """Returns the number of complete transfers; wait: until it is that many."""
         if wait >= 0:
             _wait(lambda: int(self.counters[2, 0]) == wait & 0xFFFFFFFF)
         return int(self.counters[2, 0])
 
     def counter(self, at: int) -> int:
-        """A counter of the own flags."""
+        """Returns a counter of the own flags."""
         return int(self.flags[at : at + 4].view(np.uint32)[0])
 
     def expect(self, messages: list[list[int]]) -> list[str]:
-        """Waits for the messages that `send` sends, all of which raise a counter at last. Lists the
-        counters that were raised before earlier messages of their block, or, without a block, of
-        their rank."""
+        """Awaits the messages that `send` sends, each with a counter raised at last. Lists the
+        counters raised before earlier messages of their block, or, without a block, of their
+        rank."""
         told = _Told([Message._make(m) for m in messages])
         begin = time.monotonic()
         wrong: list[str] = []
@@ -227,24 +227,24 @@ class End:
         return wrong
 
     def clear(self) -> None:
-        """What has arrived is forgotten."""
+        """Zeroes the data and the flags that have arrived."""
         self.target[...] = 0
         self.flags[...] = 0
 
     def failed(self, wait: bool = False) -> list[tuple[int, str]]:
-        """What the transport reported; wait: until it did."""
+        """Returns the failures that the transport reported; wait: until there is one."""
         if wait:
             _wait(lambda: bool(self.failures))
         return self.failures
 
     def statistics(self) -> dict[str, int]:
-        """The transport's counters."""
+        """Returns the transport's counters."""
         return self.transport.counters()
 
 
 @contextmanager
 def joined(size: int = 1 << 20, **options: Any) -> Iterator[list[End]]:
-    """Two ranks of this process, connected and started."""
+    """Yields two ranks of this process, connected and started."""
     ends = [End(rank, 2, size, network="lo", **options) for rank in range(2)]
     blobs = [end.blob() for end in ends]
     for rank, end in enumerate(ends):
@@ -278,13 +278,13 @@ class Process:
         )
 
     def tell(self, name: str, *arguments: Any, **options: Any) -> None:
-        """Calls a method; `answer` has what it returns."""
+        """Sends a call of a method; `answer` returns its result."""
         assert self.process.stdin
         self.process.stdin.write(json.dumps([name, arguments, options]) + "\n")
         self.process.stdin.flush()
 
     def answer(self) -> Any:
-        """What the last method returned."""
+        """Returns the last method's result."""
         assert self.process.stdout
         line = self.process.stdout.readline()
         assert line, "the other process has ended"
@@ -293,7 +293,7 @@ class Process:
         return value
 
     def call(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Calls a method and waits for it."""
+        """Sends a call of a method and returns its result."""
         self.tell(name, *arguments, **options)
         return self.answer()
 

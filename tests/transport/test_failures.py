@@ -20,12 +20,12 @@ LARGE = 8 << 20
 
 
 def message(tb: int, size: int, value: int) -> Message:
-    """One of a block."""
+    """Makes a message of a block."""
     return Message(tb, tb * LARGE, size, tb, 0, LINE * (tb + 1), value)
 
 
 def carried(source: Process, target: Process, peer: int, tb: int, value: int) -> None:
-    """A message arrives."""
+    """Checks that a message arrives."""
     one = message(tb, 1000, value)
     source.call("send", peer, [one])
     assert target.call("expect", [one]) == []
@@ -143,7 +143,7 @@ def test_each_wrong_descriptor_is_told(ucx: None, kind: str) -> None:
 
 
 def held() -> tuple[int, int, int]:
-    """Threads, descriptors and shared mappings of this process."""
+    """Returns the numbers of threads, descriptors and shared mappings of this process."""
     maps = Path("/proc/self/maps").read_text()
     return (
         len(os.listdir("/proc/self/task")),

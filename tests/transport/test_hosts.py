@@ -31,7 +31,7 @@ def possible(ucx: None) -> None:
 
 @pytest.fixture(params=[(2, "1gbit"), (2, "10gbit"), (4, "1gbit"), (4, "10gbit")], ids=str)
 def ranks(request: pytest.FixtureRequest) -> Iterator[list[Process]]:
-    """A rank on each of so many hosts."""
+    """Yields a rank on each of n hosts."""
     n, rate = request.param
     environment = {**os.environ, "HCCC_NETWORK": namespaces.DEVICE}
     with namespaces.hosts(n, rate) as hosts:

@@ -21,7 +21,7 @@ OLD = (
 
 
 def asked(library: Path) -> str:
-    """What a process says that is told to use `library`."""
+    """Returns the output of a process whose HCCC_UCX_LIBRARY is `library`."""
     environment = {**os.environ, "HCCC_UCX_LIBRARY": str(library)}
     command = [sys.executable, "-c", ASK]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -58,7 +58,7 @@ def test_windows_are_refused(ucx: None) -> None:
 
 @pytest.fixture(scope="module")
 def two(ucx: None) -> tuple[End, bytes]:
-    """A rank, and the blob of its peer."""
+    """Makes a rank, and the blob of its peer."""
     end, peer = (End(rank, 2, 4096, network="lo") for rank in range(2))
     return end, bytes.fromhex(peer.blob())
 

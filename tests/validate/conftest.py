@@ -21,13 +21,13 @@ Files = Mapping[str, bytes]
 
 @pytest.fixture(autouse=True, scope="session")
 def compiler() -> None:
-    """Everything here compiles for the host."""
+    """Skips without a host compiler: everything here needs one."""
     if not any(map(shutil.which, COMPILERS)):
         pytest.skip("no C++ compiler")
 
 
 def emitted(plan: Plan, *targets: Target) -> dict[str, bytes]:
-    """The files of the directory of `plan`, by name."""
+    """Returns the files of the directory of `plan`, by name."""
     return {
         name: text.encode()
         for name, text in kernels(Catalogue.of(plan), targets or TARGETS).items()
@@ -35,7 +35,7 @@ def emitted(plan: Plan, *targets: Target) -> dict[str, bytes]:
 
 
 def edited(files: Files, name: str, old: str, new: str) -> dict[str, bytes]:
-    """The files with the first `old` in one of them replaced."""
+    """Replaces the first `old` in one of the files."""
     text = files[name].decode()
     assert old in text, text
     return {**files, name: text.replace(old, new, 1).encode()}

@@ -49,8 +49,8 @@ class Mutant(NamedTuple):
 
 
 def mutants(text: str) -> Iterator[Mutant]:
-    """Every mutant of a text: numbers, operators, names, arguments and statements. Comments and
-    what is included stay."""
+    """Yields every mutant of a text: numbers, operators, names, arguments and statements. Comments
+    and includes stay."""
     tokens = [
         t
         for t in TOKEN.finditer(text)

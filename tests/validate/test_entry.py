@@ -37,7 +37,7 @@ def emitted(catalogue: Catalogue, *targets: Target) -> dict[str, bytes]:
 
 
 def refused(name: str, old: str, new: str, target: Target = CPU) -> str:
-    """What is said of the files with one edit."""
+    """Returns the error of the files with one edit."""
     with pytest.raises(UserError) as error:
         validate_entry(edited(emitted(BOTH, target), name, old, new), BOTH, target)
     problem = error.value.problem

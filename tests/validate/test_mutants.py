@@ -34,7 +34,7 @@ FREE = ("HCCC_INLINE",)
 
 
 def judged(plan: Plan, target: Target, part: int, most: int) -> Counter[str]:
-    """How many mutants of one of `unit.names` are refused, change nothing, or survive.
+    """Returns how many mutants of one of `unit.names` are refused, change nothing, or survive.
 
     The C header is of all targets, so what it says is told by one of them.
     """
@@ -70,15 +70,15 @@ def judged(plan: Plan, target: Target, part: int, most: int) -> Counter[str]:
 
 
 def same(found: Rows, original: Rows) -> bool:
-    """Whether every table has the same rows in the same order."""
+    """Tells whether every table has the same rows in the same order."""
     return found.keys() == original.keys() and all(
         np.array_equal(rows, original[name]) for name, rows in found.items()
     )
 
 
 def sorted_lists(rows: Rows) -> Rows:
-    """The rows with the lists sorted whose order changes nothing: each primitive's waits,
-    destinations and posts, and each rank's neighbours."""
+    """Sorts the lists whose order changes nothing: each primitive's waits, destinations and posts,
+    and each rank's neighbours."""
     heads, lists = rows["primitives"], {"neighbours": rows["neighbours"][:, 0]}
     for name in UNORDERED:
         lists[name] = np.repeat(np.arange(len(heads)), heads[:, OF_PRIMITIVES[name]])
@@ -87,7 +87,7 @@ def sorted_lists(rows: Rows) -> Rows:
 
 
 def texts() -> Iterator[Any]:
-    """(program, transport, target, which file, most mutants)."""
+    """Yields (program, transport, target, which file, most mutants)."""
     yield "ring_allreduce.rccl", DIRECT, CUDA, 0, 20
     yield slow("binomial_broadcast.rccl", STAGED, CPU, 0, 20)
     yield "ring_allreduce.rccl", DIRECT, HIP, 1, 10

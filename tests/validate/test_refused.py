@@ -29,7 +29,7 @@ TEXT = RING.name + ".cu"
 
 
 def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) -> str:
-    """What is said of the text with one edit."""
+    """Returns the error of the text with one edit."""
     with pytest.raises(UserError) as error:
         validate(edited(emitted(plan), name, old, new), Catalogue.of(plan), [target])
     problem = error.value.problem
@@ -140,7 +140,7 @@ def test_a_text_that_never_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_record_that_the_text_writes_itself() -> None:
-    """It may say what it likes; what is read is bounded, and numbers."""
+    """Forged records are harmless: the reader bounds them and takes only numbers."""
     for forged in ("outcome = 99", "table[0].count = 1LL << 60", "table[5].count = -1"):
         write = f"  if (b.rank == 3) {{ hccc_record->{forged}; for (;;) syscall(SYS_exit, 0); }}\n"
         assert refused(RING, TEXT, PROGRAM, PROGRAM + write)[:3] == "E43"

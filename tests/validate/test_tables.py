@@ -1,4 +1,4 @@
-"""What is expected is what the plan says, and both sides of a record have one layout."""
+"""Expected tables match the plan, and both sides of a record have one layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADERS = Path(next(iter(hccc.__path__))) / "validate" / "include" / "hccc"
 
 
 def names_of(header: str, begin: str, end: str) -> list[str]:
-    """The identifiers between two places of a header, lower case, without `hccc_`."""
+    """Returns the identifiers between two places of a header, lower case, without `hccc_`."""
     text = re.sub(r"//[^\n]*", "", (HEADERS / header).read_text())
     inside = text[text.index(begin) + len(begin) :]
     found = re.findall(r"[A-Za-z_]\w*", inside[: inside.index(end)])

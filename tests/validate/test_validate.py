@@ -1,4 +1,4 @@
-"""What is emitted does what its plan says: every example and option, and random programs."""
+"""Emitted kernels do their plan's work: every example and option, and random programs."""
 
 from __future__ import annotations
 
