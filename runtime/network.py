@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hccc.base.building.build import Piece, build_pieces
 from hccc.base.diagnostics import InternalError, fail
 from hccc.runtime.abi import ProxyRingRecord, RankRecord, TransferRecord
+from hccc.runtime.c_library import CLibrary, Signature
 
 RING = 1024  # transfers
 LINE = 128  # bytes between counters
@@ -79,7 +80,8 @@ class Proxy:
         wire = network.wire
         self._threads = max(1, min(len(set(network.domain)), 2))
         self._library = _library()
-        self._proxy = self._library.hccc_network_new(
+        self._proxy = self._library.call(
+            "new",
             n,
             ctypes.addressof(ranks),
             ctypes.addressof(self.rings),
@@ -109,22 +111,22 @@ class Proxy:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Serves the rings while the context lasts."""
-        if not self._library.hccc_network_start(self._proxy, self._threads):
+        if not self._library.call("start", self._proxy, self._threads):
             raise fail("E455", "no memory or threads for the proxy of the network")
         try:
             yield
         finally:
-            self._library.hccc_network_stop(self._proxy)
+            self._library.call("stop", self._proxy)
 
     def reset(self) -> None:
         """Zeroes rings and counters, after a fault."""
         self._rings[...] = 0
         self._counters[...] = 0
-        self._library.hccc_network_reset(self._proxy)
+        self._library.call("reset", self._proxy)
 
     def __del__(self) -> None:
         if getattr(self, "_proxy", None):
-            self._library.hccc_network_free(self._proxy)
+            self._library.call("free", self._proxy)
             self._proxy = None
 
 
@@ -138,14 +140,18 @@ def network_of(
     return RankNetwork(tuple(map(int, domain)), tuple(map(int, number)), wire)
 
 
-def _library() -> Any:
+_P, _INT = ctypes.c_void_p, ctypes.c_int
+_SIGNATURES: dict[str, Signature] = {
+    "new": (_P, (_INT, _P, _P, _P)),
+    "start": (_INT, (_P, _INT)),
+    "stop": (None, (_P,)),
+    "reset": (None, (_P,)),
+    "free": (None, (_P,)),
+}
+
+
+def _library() -> CLibrary:
     """Loads the library of proxy.h, built once."""
     include = Path(__file__).resolve().parent / "include"
-    library = ctypes.CDLL(str(build_pieces([Piece(include / "proxy.cpp", flags=())])))
-    library.hccc_network_new.restype = ctypes.c_void_p
-    library.hccc_network_new.argtypes = [ctypes.c_int] + [ctypes.c_void_p] * 3
-    for name, more in (("start", [ctypes.c_int]), ("stop", []), ("reset", []), ("free", [])):
-        function = getattr(library, f"hccc_network_{name}")
-        function.argtypes = [ctypes.c_void_p, *more]
-        function.restype = ctypes.c_int if name == "start" else None
-    return library
+    built = build_pieces([Piece(include / "proxy.cpp", flags=())])
+    return CLibrary(built, "hccc_network_", _SIGNATURES)

@@ -22,7 +22,8 @@ std::shared_ptr<ifaddrs> interfaces() {
   return {all, freeifaddrs};
 }
 
-// Link-local IPv6 addresses mean nothing without the interface.
+// Returns whether an interface has a usable address. Link-local IPv6 addresses need the interface,
+// too.
 bool usable(const ifaddrs *i, Address *address) {
   if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) return false;
   const int family = i->ifa_addr->sa_family;

@@ -34,7 +34,7 @@ struct Failure {
 [[noreturn]] void fail_errno(const char *doing, const std::string &what = "");
 std::string text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 120 more".
+// Names ranks: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 120 more".
 std::string name_ranks(const std::vector<int> &ranks);
 
 int64_t now_ns();

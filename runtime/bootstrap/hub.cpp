@@ -32,7 +32,7 @@ void Hub::run() {
     root_.send(encode(kLeaving, 0, 0, why.empty() ? encode(absence()) : why));
     root_.flush();
   }
-  // Sends the rest, which tells that rank 0 has gone.
+  // Sends the rest, with rank 0's departure.
   const Deadline soon = Deadline::in(1);
   for (;;) {
     std::vector<pollfd> set;

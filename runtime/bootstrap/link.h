@@ -34,7 +34,7 @@ using Bytes = std::shared_ptr<const std::string>;
 
 Bytes encode(uint32_t kind, uint32_t aux, uint64_t seq, const std::string &payload = "");
 std::string encode(const Failure &failure);
-Failure decode_failure(const std::string &payload);  // of whatever bytes
+Failure decode_failure(const std::string &payload);  // of any bytes
 std::string encode(const std::vector<int> &ranks);
 std::vector<int> decode_ranks(const std::string &payload, int n_ranks);
 

@@ -18,7 +18,7 @@ namespace hccc::bootstrap {
 namespace {
 
 const uint64_t kMostJoin = 512;
-const double kReportFailure_s = 30;  // how long late ranks are told of a failure
+const double kReportFailure_s = 30;  // for reports of a failure to late ranks
 const double kRootTimeout_s = 600;
 
 class Root;

@@ -41,11 +41,11 @@ struct Binding {
 // Chooses by HCCC_BIND and HCCC_SOCKET_IFNAME, without either `otherwise`. Ports are 0.
 Binding choose_binding(const Address &otherwise);
 
-// Both throw. Their sockets do not block.
+// Listen at an address or a name; throw. The sockets do not block.
 Fd listen_tcp(const Address &at, Address *bound);
 Fd listen_unix(const std::string &abstract_name);
 
-// Make one attempt; an empty Fd and errno where it fails. Their sockets do not block.
+// Connect, in one attempt; an empty Fd and errno where it fails. The sockets do not block.
 Fd connect_tcp(const Address &to, const Deadline &deadline);
 Fd connect_unix(const std::string &abstract_name, const Deadline &deadline);
 

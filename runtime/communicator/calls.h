@@ -57,7 +57,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
 
   // Waits for all calls; no more may be made. Throws Error where they do not end.
   void finish();
-  // Drops calls that have not begun, and waits for those that run.
+  // Drops calls that have not begun, and waits for running ones.
   void abandon();
 
   // How many were made and are done, and how many launches of graphs run.
@@ -88,7 +88,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   Settings settings_;
   uint64_t made_ = 0, done_ = 0;
   int inside_ = 0;   // threads that run calls, or wait to
-  int running_ = 0;  // those that run
+  int running_ = 0;  // threads that run calls
   bool finished_ = false, abandoned_ = false;
   std::unordered_map<uint64_t, Waiting> waiting_;
 };

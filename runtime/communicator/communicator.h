@@ -52,7 +52,7 @@ class Communicator {
   Registrations &registrations() { return *registrations_; }
   // Registers a buffer; device memory is shared with the peers. Throws Error.
   void *register_buffer(void *at, size_t bytes);
-  // The target of libraries, and the device of the memory; null: memory of the host.
+  // Return the target of libraries, and the device of the memory; null: memory of the host.
   const char *target() const { return host_->target(); }
   const Device *device() const;
 

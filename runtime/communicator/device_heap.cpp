@@ -101,7 +101,7 @@ int DeviceHeap::segment_of(const void *pointer, size_t bytes) const {
 
 bool DeviceHeap::has(const void *pointer, size_t bytes) const { return segment_of(pointer, bytes) >= 0; }
 
-// A segment's place and length never change.
+// Returns a segment; its place and length never change.
 const DeviceHeap::Segment &DeviceHeap::segment(int number) const {
   std::lock_guard<std::mutex> lock(mutex_);
   return segments_[static_cast<size_t>(number)];

@@ -40,7 +40,7 @@ class DeviceMemory {
   // Maps the memory that peers have announced. By one thread at a time. Throws Error.
   void map_shared_pieces();
 
-  // The table of all ranks, in memory of the device; null flags: not a peer.
+  // Returns the table of all ranks, in memory of the device; null flags: not a peer.
   const hccc_rank *table() const { return reinterpret_cast<const hccc_rank *>(table_); }
 
  private:

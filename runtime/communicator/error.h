@@ -17,7 +17,7 @@ struct Error : std::runtime_error {
 Error system_error(const std::string &what);
 std::string text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The error of this thread's last failed call without a communicator.
+// Holds the error of this thread's last failed call without a communicator.
 std::string &thread_error();
 
 }  // namespace hccc

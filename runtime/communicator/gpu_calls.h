@@ -25,7 +25,8 @@ class GpuCalls {
   GpuCalls(const GpuCalls &) = delete;
   GpuCalls &operator=(const GpuCalls &) = delete;
 
-  // The fault record, in memory that host and device read: the host's address and the kernels'.
+  // Return the addresses of the fault record, which host and device read: the host's and the
+  // kernels'.
   hccc_fault *fault() const { return fault_; }
   hccc_fault *fault_of_device() const { return fault_of_device_; }
 
@@ -41,9 +42,9 @@ class GpuCalls {
   // Copies the input of a call in place, to run it out of place. Throws Error.
   Buffers apart(const Buffers &given, hcccrtStream_t stream);
 
-  // Finds the first call that has not ended, as far as events tell; false: all have. Throws Error.
+  // Finds the first call that has not ended, by events; false: all have. Throws Error.
   bool running(Called *first);
-  // Counts the calls that have not ended, as far as events tell.
+  // Counts the calls that have not ended, by events.
   size_t unfinished();
   void wait_for_all();
 

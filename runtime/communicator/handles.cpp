@@ -18,7 +18,7 @@ static_assert(unsigned(HandleKind::LEGACY) == hcccrtHandleLegacy &&
                   unsigned(HandleKind::FABRIC) == hcccrtHandleFabric,
               "numbers are the device layer's");
 
-// The word of HCCC_HANDLES.
+// Returns the word of HCCC_HANDLES.
 const char *word_of(HandleKind kind) {
   return kind == HandleKind::FABRIC ? "fabric" : kind == HandleKind::DESCRIPTOR ? "descriptor" : "legacy";
 }

@@ -27,9 +27,9 @@ class Heap {
   virtual bool give(void *pointer) = 0;
   // Returns whether all of the bytes lie in one allocation.
   virtual bool has(const void *pointer, size_t bytes) const = 0;
-  // Null: memory of the host.
+  // Returns itself; null: memory of the host.
   virtual DeviceHeap *of_device() { return nullptr; }
-  // The file of all the memory, which peers map whole; null: memory of a device.
+  // Returns the file of all the memory, which peers map whole; null: memory of a device.
   virtual const SharedFile *file() const { return nullptr; }
 };
 

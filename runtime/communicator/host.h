@@ -22,7 +22,7 @@ struct Joined {
   uint64_t heap_base = 0;  // in its own process
   int64_t platform = 0;    // of its heap: hcccrtPlatform_t, 0 for memory of the host
   int64_t scratch_bytes = 0;
-  uint32_t handles = 0, opens = 0;  // HandleKind of its memory, and bits of those that it can map
+  uint32_t handles = 0, opens = 0;  // HandleKind of its memory, and bits of the kinds that it can map
 };
 
 [[noreturn]] void fail_as(const hccc_bootstrap_error &error);
@@ -32,7 +32,7 @@ class Host {
   // Exchanges memory with the other ranks and maps theirs. Throws Error.
   Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, double timeout_s);
 
-  // The table that kernels read.
+  // Returns the table that kernels read.
   const hccc_rank *ranks() const { return device_memory_ ? device_memory_->table() : ranks_.data(); }
   Control &control(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
@@ -53,14 +53,14 @@ class Host {
   // Returns whether peers reach all of the bytes.
   bool reaches(const void *pointer, size_t bytes) const;
   Heap &heap() const { return *heap_; }
-  // The target of libraries: `cpu`, `cuda`, `hip`.
+  // Returns the target of libraries: `cpu`, `cuda`, `hip`.
   const char *target() const { return device_memory_ ? device_memory_->device().name() : "cpu"; }
   // Returns whether calls are launched in streams of a device, rather than run by threads.
   bool on_gpu() const {
     return device_memory_ && device_memory_->device().platform != hcccrtPlatformCPU;
   }
   const std::shared_ptr<Heap> &held() const { return heap_; }
-  // Null: memory of the host.
+  // Returns the shared memory of a device; null: memory of the host.
   DeviceMemory *device_memory() const { return device_memory_.get(); }
 
   long long most_flag_bytes() const;

@@ -9,7 +9,7 @@ enum Level { NONE, VERSION, WARN, INFO, TRACE };
 enum Subsystem : unsigned { INIT = 1, COLL = 2, MEM = 4, NET = 8 };
 
 bool enabled(Level level, Subsystem subsystem);
-// rank: -1 for none.
+// Writes a line. rank: -1 for none.
 void write(Level level, int rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 }  // namespace hccc::log

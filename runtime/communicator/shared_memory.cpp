@@ -13,7 +13,7 @@
 namespace hccc {
 namespace {
 
-constexpr int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // nobody can cut it short
+constexpr int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // its size is fixed
 
 }  // namespace
 

@@ -7,7 +7,7 @@ namespace hccc {
 
 typedef unsigned char Wide __attribute__((vector_size(32), aligned(1), may_alias));
 
-// The empty asm keeps the compiler from calling memcpy instead.
+// Copies bytes. The empty asm keeps the compiler from calling memcpy instead.
 void copy(char *to, const char *from, size_t bytes) {
   size_t i = 0;
   for (; i + 128 <= bytes; i += 128) {

@@ -24,7 +24,7 @@ struct Found {
   std::string text;
 };
 
-// Never destroyed: threads may call while the process ends.
+// Returns a platform. Never destroyed: threads may call while the process ends.
 Found &found(hcccrtPlatform_t platform) {
   static auto *const all = new Found[kPlatforms];
   Found &f = all[platform];

@@ -81,7 +81,7 @@ hcccrtError_t Malloc(void **pointer, size_t bytes) {
   return allocate(pointer, bytes, Kind::device);
 }
 
-// All memory here is coherent and cached by one hierarchy.
+// Allocates as Malloc does: all memory here is coherent and cached by one hierarchy.
 hcccrtError_t ExtMallocWithFlags(void **pointer, size_t bytes, unsigned flags) {
   if (flags > hcccrtExtMallocUncached) return hcccrtErrorInvalidValue;
   if (flags == hcccrtExtMallocSignal && bytes != 8) return hcccrtErrorInvalidValue;

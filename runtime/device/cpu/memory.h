@@ -23,7 +23,7 @@ class Arena {
   Arena(int device, size_t bytes);
   ~Arena();
 
-  // Null when there is no room.
+  // Allocates; null: no room.
   char *take(size_t bytes);
   void give(char *pointer, size_t bytes);
   bool empty() const;

@@ -16,7 +16,7 @@ namespace {
 constexpr long kMostDevices = 64;
 std::atomic<bool> forked{false};
 
-// Never destroyed: streams' threads may run while the process ends.
+// Makes the state. Never destroyed: streams' threads may run while the process ends.
 State *make() {
   auto *s = new State;
   long count = 1;

@@ -34,7 +34,7 @@ std::shared_ptr<Event> event_of(State &s, hcccrtEvent_t handle) {
 
 bool done(const Event &event) { return !event.record || event.record->ticket.done(); }
 
-// A stream that waits for an event of a capture becomes part of it.
+// Joins a stream to a capture, as it waits for one of its events.
 hcccrtError_t join(State &s, Stream &stream, const Event &event) {
   const auto &capture = event.capture;
   if (capture->over) return hcccrtErrorCapturedEvent;

@@ -46,7 +46,8 @@ hccc_start:
 .size hccc_start, .-hccc_start
 )");
 
-// The first switch pops these six registers and returns into hccc_start, which calls main.
+// Prepares a stack: the first switch pops these six registers and returns into hccc_start, which
+// calls main.
 static inline void hccc_prepare(hccc_context* c, char* top, void (*main)(void*), void* argument) {
   void** slot = reinterpret_cast<void**>(top) - 9;  // leaves the stack aligned for the call
   for (int i = 0; i < 9; ++i) slot[i] = nullptr;
@@ -101,7 +102,7 @@ hccc_start:
 .size hccc_start, .-hccc_start
 )");
 
-// The first switch loads x19, x20 and returns into hccc_start, which calls main.
+// Prepares a stack: the first switch loads x19, x20 and returns into hccc_start, which calls main.
 static inline void hccc_prepare(hccc_context* c, char* top, void (*main)(void*), void* argument) {
   void** slot = reinterpret_cast<void**>(top) - 20;
   for (int i = 0; i < 20; ++i) slot[i] = nullptr;
@@ -128,7 +129,7 @@ static inline void hccc_switch(hccc_context* from, hccc_context* to) {
   swapcontext(&from->saved, &to->saved);
 }
 
-// makecontext passes ints only: two halves of a pointer.
+// Starts a context. makecontext passes ints only: two halves of a pointer.
 static void hccc_start(unsigned high, unsigned low) {
   const unsigned long bits = static_cast<unsigned long>(high) << 16 << 16 | low;
   hccc_context* c = reinterpret_cast<hccc_context*>(bits);

@@ -12,7 +12,7 @@
  *      the peer's memory, visible to its kernel. Transfers of different blocks may overtake each
  *      other: a proxy may give each block a connection of its own. A transfer without a block (`tb`
  *      is -1) happens after all that its rank submitted before it for that peer.
- *   3. Every transfer happens in the end, whatever becomes of the others: a descriptor is complete,
+ *   3. Every transfer happens in the end, independently of others: a descriptor is complete,
  *      its target is free, and it waits for nothing.
  *   4. `completed` counts transfers whose source it will not read again.
  * A counter is stored as it is (no addition): 4 bytes, aligned, at once.

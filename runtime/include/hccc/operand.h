@@ -158,7 +158,7 @@ HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
 
 #if HCCC_QUEUES > 0
 // Returns the slot of a message, in elements from the beginning of scratch. Queues that begin at a
-// rank lie after those that end there.
+// rank lie after the queues that end there.
 HCCC_FN long long hccc_slot_at(const hccc_block& b, int queue, unsigned message) {
   const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_CHANNELS;
   const long long first = (static_cast<long long>(queue) * HCCC_CHANNELS + b.channel) * HCCC_SLOTS;

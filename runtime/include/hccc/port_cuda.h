@@ -71,8 +71,8 @@ struct alignas(16) hccc_words {
   unsigned word[4];
 };
 
-// Volatile keeps the loads between the barriers they belong to. Data is used once per block,
-// so it need not push anything out of L1. Never ld.nc: peers write this memory meanwhile.
+// Loads 16 bytes. Volatile keeps the loads between their barriers. Data is used once per block, so
+// it need not evict anything from L1. Never ld.nc: peers write this memory meanwhile.
 HCCC_FN hccc_words hccc_ld16(const void* at) {
   hccc_words w;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -127,8 +127,8 @@ struct alignas(16) hccc_words {
   unsigned word[4];
 };
 
-// The address space makes it one global_load_dwordx4 instead of a flat load. Data is used once
-// per block, so it should not stay in the caches of this unit.
+// Loads 16 bytes: by the address space one global_load_dwordx4 instead of a flat load. Data is used
+// once per block, so it should not stay in the caches of this unit.
 HCCC_FN hccc_words hccc_ld16(const void* at) {
   const auto v = __builtin_nontemporal_load((const hccc_global_words*)at);
   return __builtin_bit_cast(hccc_words, v);

@@ -27,7 +27,7 @@ struct hccc_integer {
   HCCC_FN T down(T x) { return x; }
   HCCC_FN T add(T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); }
   HCCC_FN T mul(T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b)); }
-  // In int where T is narrower: 256 ranks are no int8.
+  // Divides in int where T is narrower: 256 ranks are no int8.
   HCCC_FN T divide(T a, int n) { return static_cast<T>(a / static_cast<decltype(a + a)>(n)); }
 };
 

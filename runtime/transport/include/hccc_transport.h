@@ -124,7 +124,7 @@ HCCC_TRANSPORT_API int hccc_transport_start(hccc_transport *t, const hccc_proxy_
 HCCC_TRANSPORT_API int hccc_transport_ready(hccc_transport *t, double timeout_s,
                                             hccc_transport_error *e);
 
-/* Optional: wakes the progress thread, as transfers were submitted or soon will be. */
+/* Wakes the progress thread, optionally, as transfers were submitted or soon will be. */
 HCCC_TRANSPORT_API void hccc_transport_wake(hccc_transport *t);
 
 /* Ends the thread for good and reports that to the peers. Transfers that were taken are completed,

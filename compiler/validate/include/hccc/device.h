@@ -4,7 +4,7 @@
 // HCCC_OPERAND_KINDS; compiler/validate/tables.py has the same kinds in the same order.
 #pragma once
 
-#define __device__  // what a target's compiler knows of itself
+#define __device__  // predefined by a target's compiler
 #define __host__
 
 #include "hccc/layout.h"
@@ -30,7 +30,7 @@
 #define HCCC_OUTPUT_BLOCKS(rank) 1
 #endif
 
-// As they are where the real device.h is included.
+// The constants, with the values that the real device.h would have.
 constexpr int hccc_constants[] = {
     HCCC_RANKS,         HCCC_SUB,     HCCC_CHANNELS, HCCC_BLOCKS, HCCC_FLAGS, HCCC_SCRATCH,
     HCCC_STAGE,         HCCC_QUEUES,  HCCC_SENDS,    HCCC_SLOTS,  HCCC_GRAIN, HCCC_THREADS,
@@ -44,7 +44,7 @@ constexpr int hccc_constants[] = {
 constexpr int HCCC_COPY = 0, HCCC_REDUCE = 1, HCCC_FINAL = 2;
 constexpr int HCCC_IF_IN_PLACE = 4, HCCC_IF_OUT_OF_PLACE = 8, HCCC_FAR = 16;
 
-// What a text may know of its thread block.
+// The part of a thread block that a text may use.
 struct hccc_block {
   const int rank, tb, channel;
   hccc_block(const hccc_block&) = delete;
@@ -144,7 +144,7 @@ constexpr int hccc_windows = 2;    // that every run has
 constexpr int hccc_no_window = -1;  // the loop over windows has not begun
 static int hccc_window_now;
 
-// A run through the windows is over: what follows repeats it.
+// Ends a run through the windows; the next must repeat it.
 static void hccc_end_window() {
   for (int name = 0; name < hccc_of_blocks; ++name) {
     if (hccc_repeats && hccc_next[name] != hccc_record->table[name].count) hccc_stop(HCCC_VARIES);
@@ -166,7 +166,7 @@ HCCC_FN void hccc_put_operand(int name, const hccc_operand& operand) {
   hccc_put_row(name, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
 }
 
-// One primitive, as lists of any length. X: puts.
+// Records a primitive, as lists of any length. X: puts.
 template <int mode, int W, int K, int D, int X, int N>
 HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
                        const hccc_sources<K>& from, const hccc_destinations<D>& to,
@@ -198,7 +198,7 @@ struct hccc_launched {
 };
 
 static hccc_launched hccc_last;
-constexpr int hccc_launch_status = 1000;  // what the recorded launch returns
+constexpr int hccc_launch_status = 1000;  // the recorded launch returns it
 
 HCCC_FN int hccc_record_launch(const hccc_comm* comm, const hccc_call* call, void* stream) {
   const int times = hccc_last.times + 1;

@@ -1,4 +1,4 @@
-// entry_stubs.h: what stands for the entries of a catalogue's plans, before its dispatcher.
+// entry_stubs.h: stubs of the entries of a catalogue's plans, before its dispatcher.
 #pragma once
 
 #include "hccc/catalogue.h"

@@ -41,7 +41,7 @@ static hccc_call hccc_call_like() {
   return call;
 }
 
-// Whether the plan's entry was given what the catalogue's was, but for what a range says.
+// Returns whether the plan's entry got the catalogue's arguments, except those that a range sets.
 static bool hccc_passed_on(const hccc_call& given) {
   const hccc_call& call = hccc_stubbed.call;
   const hccc_comm& comm = hccc_stubbed.comm;
@@ -65,7 +65,7 @@ static void hccc_put_long(int* cells, long long value) {
   cells[1] = static_cast<int>(value >> 32);
 }
 
-// Rows of HCCC_CALLS begin as a call; what comes of it follows (compiler/validate/entry.py).
+// Rows of HCCC_CALLS begin as a call; its results follow (compiler/validate/entry.py).
 static void hccc_record_picks() {
   static const hccc_called called[] = {HCCC_CALLED};
   hccc_table& table = hccc_record->table[HCCC_CALLS];
@@ -104,7 +104,7 @@ static void hccc_record_names() {
 
 #include "record_library.h"
 
-// Whether a launch by the library's function is one by name.
+// Returns whether a launch by the library's function is the same as by name.
 static bool hccc_same_launch(hccc_launch_function* launch) {
   const hccc_call call = hccc_call_like();
   const hccc_comm comm = hccc_comm_like(0);

@@ -1,4 +1,4 @@
-// record_library.h: what a library says of itself, for the record. Included by record_text.h and
+// record_library.h: records a library's description. Included by record_text.h and
 // record_entry.h, which give it HCCC_BY_NAME, hccc_some_stream and what a launch was given;
 // compiler/validate/library_facts.py has the rows. The translation unit defines
 //
@@ -15,7 +15,8 @@ static void hccc_put_long_fact(unsigned long long value) {
   hccc_put_fact(static_cast<int>(static_cast<unsigned>(value >> 32)));
 }
 
-// same_launch: whether its function launches as the entry that takes names does.
+// Records the library's description. same_launch: whether its function launches as the entry by
+// names.
 static void hccc_record_library(bool (*same_launch)(hccc_launch_function*)) {
   static const char* const says[] = {HCCC_SAYS};
   const hccc_library* one = HCCC_DESCRIBE();

@@ -19,7 +19,8 @@ void hccc_record_run(int rank, int tb, int channel) {
     hccc_stop(HCCC_LEFT);
 }
 
-// The first channel's first window is recorded; every other channel and window must repeat it.
+// Records a thread block: the first window of the first channel, which every other channel and
+// window must repeat.
 static void hccc_record_block(int rank, int tb) {
   hccc_repeats = false;
   for (int name = 0; name < hccc_of_blocks; ++name)
@@ -68,7 +69,7 @@ static hccc_call hccc_call_like(int in_place, int window) {
   return call;
 }
 
-// Whether the launch was given what the entry was, but for the window.
+// Returns whether the launch got the entry's arguments, except the window.
 static bool hccc_passed_on(const hccc_call& given) {
   const hccc_call& call = hccc_last.call;
   return hccc_last.comm == &hccc_some_comm &&
@@ -81,7 +82,7 @@ static bool hccc_passed_on(const hccc_call& given) {
          call.first_rank == given.first_rank && call.n_local == given.n_local;
 }
 
-// Rows of HCCC_CALLS begin as (in place, window), -1 for no call at all; what comes of it follows.
+// Rows of HCCC_CALLS begin as (in place, window), -1 for no call at all; the results follow.
 static void hccc_record_calls() {
   hccc_table& table = hccc_record->table[HCCC_CALLS];
   int* cells = reinterpret_cast<int*>(hccc_record) + table.at;
@@ -147,7 +148,7 @@ static void hccc_record_names() {
   }
 }
 
-// Whether a launch by the library's function is one by name.
+// Returns whether a launch by the library's function is the same as by name.
 static bool hccc_same_launch(hccc_launch_function* launch) {
   const hccc_call call = hccc_call_like(0, 0);
 #if HCCC_IS_GPU

@@ -1,4 +1,4 @@
-// recorder.h: where what a text does is written down, and what keeps it from doing anything else.
+// recorder.h: the memory for the record of a text, and the sandbox that the text runs in.
 //
 // A text is compiled for the host against the headers of this folder, whose functions record their
 // arguments. The records lie in a file that compiler/validate/recording.py makes and maps:
