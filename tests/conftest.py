@@ -24,8 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Hears Ctrl-C, as the processes that tests start and interrupt then do: what a shell starts
-    in the background, or nohup, ignores it, and hands that on."""
+    """Restores Ctrl-C for this process and its children: shells start background jobs, and nohup
+    starts its command, with it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -34,7 +34,7 @@ def pytest_configure() -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tells fixtures whether their test passed: what a failed one left out says nothing."""
+    """Tells fixtures whether their test passed: a failed test leaves golden files out."""
     report = yield
     if report.when == "call":
         item.stash[_PASSED] = report.passed

@@ -1,4 +1,4 @@
-"""The fixture `golden`: what is missing or left over fails, and every folder has its test."""
+"""The fixture `golden`: missing or superfluous files fail, and every folder has its test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel holds what the tree holds: no data file forgotten, nothing else along."""
+"""The wheel holds the tree's files: no data file forgotten, nothing else along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hccc ALGO --emit=STAGE` prints of small algorithms, Program to Plan, as golden files."""
+"""Output of `hccc ALGO --emit=STAGE` for small algorithms, Program to Plan, as golden files."""
 
 from __future__ import annotations
 

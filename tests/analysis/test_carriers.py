@@ -1,4 +1,4 @@
-"""carried: what proxies read and write later than the primitive that hands it over."""
+"""carried: the places that proxies read and write after the primitive that hands them over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""clocks, ancestry: exactly what networkx says happens before, with labels and without."""
+"""clocks, ancestry: the same order of primitives as networkx finds, with labels and without."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Warnings about transfers nobody needs: none where all are needed; leaving them out is safe."""
+"""Warnings about unneeded transfers: none where all are needed; leaving them out is safe."""
 
 from __future__ import annotations
 

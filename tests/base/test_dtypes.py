@@ -1,4 +1,4 @@
-"""The one table of dtypes and reductions, and what repeats it in C."""
+"""The one table of dtypes and reductions, and its copies in C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress: phases are told to whoever listens, notes also of what is quiet."""
+"""Progress: a listener hears of phases, and of notes from quiet phases too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`benchmarks/choice.py`: what is chosen beside the best, on one pair and one size."""
+"""`benchmarks/choice.py`: its choice beside the best, on one pair and one size."""
 
 from __future__ import annotations
 

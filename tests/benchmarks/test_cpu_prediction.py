@@ -42,7 +42,7 @@ def test_correlations_by_counting(script: ModuleType, pairs: list[tuple[int, int
 
 @pytest.mark.slow
 def test_prediction_keeps_the_order(script: ModuleType) -> None:
-    """On one core, far below what a quiet machine reaches; others may disturb a run, not three."""
+    """On one core, far below a quiet machine's speed; other load may disturb one run, not three."""
     found = []
     for _ in range(3):
         _, rows = script.compare(2.0, 1)

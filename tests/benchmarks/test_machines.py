@@ -1,4 +1,4 @@
-"""benchmarks/machines.py: every machine below a directory, bounded; what is none is named."""
+"""benchmarks/machines.py: every machine below a directory, in bounded time; others are named."""
 
 from __future__ import annotations
 

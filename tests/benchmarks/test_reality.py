@@ -1,4 +1,4 @@
-"""benchmarks/reality: its tables are what was published, and the model agrees with them."""
+"""benchmarks/reality: its tables are the published ones, and the model agrees with them."""
 
 from __future__ import annotations
 

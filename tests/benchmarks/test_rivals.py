@@ -1,4 +1,4 @@
-"""benchmarks/tacos.py, rivals.py and faults.py: what ours is compared with is right itself."""
+"""benchmarks/tacos.py, rivals.py and faults.py: the rivals' results are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every benchmark script still finds what it imports."""
+"""Every benchmark script still finds its imports."""
 
 from __future__ import annotations
 

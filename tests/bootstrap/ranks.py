@@ -1,4 +1,4 @@
-"""Ranks as processes: each runs a function and says what came of it."""
+"""Ranks as processes: each runs a function and sends back its result or error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORK = multiprocessing.get_context("fork")
 
 
 class Me:
-    """What a rank's function is given."""
+    """The argument of a rank's function."""
 
     def __init__(self, rank: int, n_ranks: int, id: bytes, connection: Connection) -> None:
         self.rank = rank

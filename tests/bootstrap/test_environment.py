@@ -1,4 +1,4 @@
-"""What launchers say, and jobs that are found by it."""
+"""Jobs found by the variables that launchers set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that go, are slow or never come: everybody else learns of it, by name, in time."""
+"""Ranks that go, are slow or never come: all others learn of it, by name, in time."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _meets(me: Me) -> list[bytes]:
 
 
 def test_a_root_waits_for_the_first_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long: nobody is there to be told, and its ranks may yet be compiling."""
+    """However long: no rank can be told yet, and ranks may still be compiling."""
     monkeypatch.setenv("HCCC_TIMEOUT", "0.05")
     id = unique_id()
     time.sleep(0.3)
@@ -195,8 +195,8 @@ def test_those_that_come_too_late_learn_what_failed(monkeypatch: pytest.MonkeyPa
 def test_a_rank_that_was_stopped_before_it_joined_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has been welcomed, and says no more: at the deadline, and not before, it is named with
-    those that did not come."""
+    """The rank is welcomed and then silent: at the deadline, not before, it is named with the ranks
+    that did not come."""
     monkeypatch.setenv("HCCC_TIMEOUT", "1")
     with Job(_opens, 5, 10, ranks=range(3)) as job, welcomed(job.id, 4, 5):
         began = time.monotonic()
@@ -284,7 +284,7 @@ def _any_time(me: Me) -> tuple[int | None, Reason, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_ranks_are_killed_at_any_moment(seed: int) -> None:
-    """Everybody else is told which rank, from the rendezvous itself on."""
+    """All others are told which rank, from the rendezvous itself on."""
     random = Random(seed)
     for _ in range(15):
         n = random.randint(2, 6)

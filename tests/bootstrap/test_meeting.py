@@ -1,4 +1,4 @@
-"""Ranks meet, gather, and part: what every job does."""
+"""Ranks meet, gather, and part, as in every job."""
 
 from __future__ import annotations
 

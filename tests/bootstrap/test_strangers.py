@@ -197,7 +197,7 @@ def test_another_secret() -> None:
 
 
 def test_a_proof_is_good_for_one_connection() -> None:
-    """What was heard of one handshake opens no other."""
+    """A proof overheard in one handshake opens no other."""
     id = unique_id()
     hello = handshake.hello(nonce=bytes(32))
     with handshake.connected(id) as first, handshake.connected(id) as second:

@@ -1,4 +1,4 @@
-"""What calls give: every collective, of memory that is shared and that is not."""
+"""Results of calls: every collective, in shared and in other memory."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_bad_arguments_lose_nothing(sums: Path) -> None:
 
 
 def counted(communicator: Communicator, place: Path) -> int:
-    """Loads what is for other ranks."""
+    """Loads a library for another number of ranks."""
     loaded(communicator, place)
     return 0
 

@@ -1,4 +1,4 @@
-"""Ranks of several hosts: HCCC_HOST_ID parts those of this one, and UCX is between them."""
+"""Ranks of several hosts: HCCC_HOST_ID divides this host's ranks into hosts, joined by UCX."""
 
 from __future__ import annotations
 

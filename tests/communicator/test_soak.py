@@ -1,4 +1,4 @@
-"""Many calls of random kind, size and plan: nothing is lost, and memory stays what it is."""
+"""Many calls of random kind, size and plan: no call is lost, and memory does not grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in streams: when they run, in which order, what becomes of errors, and graphs."""
+"""Calls in streams: when they run, in which order, their errors, and graphs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def then(stream: Stream, body: Callable[[], object]) -> None:
 
 
 def gate(stream: Stream) -> threading.Event:
-    """Stops a stream until what is returned is set."""
+    """Stops a stream until the returned event is set."""
     made = threading.Event()
     then(stream, lambda: made.wait(20))
     return made
@@ -147,8 +147,8 @@ def test_calls_of_host_functions(sums: Path, everywhere: Run) -> None:
 
 
 def mixed(communicator: Communicator, sums: Path) -> bool:
-    """Streams that are entered in turn, some late, and calls without a stream among them: results
-    are those of the order in which the calls were made, which is the same at all ranks."""
+    """Checks streams entered in turn, some late, with calls without a stream among them: calls take
+    effect in the order in which they were made, the same at all ranks."""
     c = loaded(communicator, sums)
     with Stream() as one, Stream() as two:
         x, y = buffers(c)
@@ -196,7 +196,7 @@ def test_communicators_run_at_the_same_time(sums: Path, everywhere: Run) -> None
 
 
 def temporary(communicator: Communicator, sums: Path) -> bool:
-    """Arrays of queued calls are kept, those of calls that are done are not."""
+    """Checks that arrays of queued calls are kept, and arrays of finished calls are not."""
     c = loaded(communicator, sums)
     with Stream() as stream:
         results = []

@@ -1,4 +1,4 @@
-"""Ranks in processes of their own, and what became of each.
+"""Ranks in processes of their own, and their results.
 
 A body is a function of a module, called as body(communicator, *arguments) in every rank's process;
 what it returns, or the error that it raises, comes back. Processes are forked from a server that

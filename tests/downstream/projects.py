@@ -31,7 +31,7 @@ class Project:
         )
 
     def make(self) -> subprocess.CompletedProcess[str]:
-        """Builds what is out of date."""
+        """Builds the outdated files."""
         return self.hccc.done("cmake", "--build", self.build)
 
     def built(self) -> str:
@@ -41,7 +41,7 @@ class Project:
         return done.stdout
 
     def edit(self, name: str, before: str, after: str) -> None:
-        """Replaces text in a source, which is then newer than what was built of it."""
+        """Replaces text in a source, which is then newer than its builds."""
         path = self.source / name
         text = path.read_text()
         assert before in text

@@ -63,7 +63,7 @@ def test_a_wrong_algorithm_is_an_error_with_its_place(built: Project) -> None:
 
 
 def test_another_compiler_writes_again(tmp_path: Path, installed: Installed) -> None:
-    """A hccc of which one file changed, that of what kernels look like."""
+    """A hccc with one changed file: the template of kernels."""
     tools(["cmake", "cc", "c++", "ninja"])
     theirs = Path(shutil.copytree(installed.bin.parent, tmp_path / "environment", symlinks=True))
     (package,) = theirs.glob("lib/python*/site-packages/hccc")
@@ -99,7 +99,7 @@ GPUS = {"cuda": ("nvcc", ()), "hip": ("clang++-19", ("-DCMAKE_HIP_COMPILER=clang
 def test_a_program_in_c_links_the_kernels_of_a_gpu(
     tmp_path: Path, installed: Installed, gpu: str
 ) -> None:
-    """They refuse null tables, and say what they are, where no GPU is."""
+    """The kernels refuse null tables, and describe themselves without a GPU."""
     compiler, options = GPUS[gpu]
     tools(["cmake", "cc", "c++", "ninja", compiler])
     if gpu == "hip" and not Path("/usr/include/hip/hip_runtime_api.h").exists():
@@ -151,7 +151,7 @@ def test_what_is_refused(tmp_path: Path, installed: Installed, call: str) -> Non
 
 
 def test_several_libraries_of_a_project(tmp_path: Path, installed: Installed) -> None:
-    """Each has its own options; what ships with hccc goes by name; several are one."""
+    """Each has its own options; shipped files go by name; several are one."""
     tools(["cmake", "cc", "c++", "ninja"])
     made = project(tmp_path, installed, "-G", "Ninja")
     lists = made.source / "CMakeLists.txt"

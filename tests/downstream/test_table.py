@@ -1,4 +1,4 @@
-"""`[tool.hccc]`: what it may say, and the CMake text that is made of it."""
+"""`[tool.hccc]`: its keys, and the CMake text made of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What C makes of an integer expression: an evaluator that traps where C leaves the result open.
+"""An evaluator of C's integer expressions that traps where C leaves the result open.
 
 It knows nothing of how hccc prints: it reads the text, with C's precedence, C's types (int has 32
 bits, long long 64) and C's division, and refuses overflow, a negative operand of `/` or `%`, and
@@ -19,7 +19,7 @@ INT, LONG = 32, 64
 
 
 class Trap(Exception):
-    """Undefined behaviour, or what would depend on the sign."""
+    """Undefined behaviour, or a result that depends on the sign."""
 
 
 class Typed(NamedTuple):

@@ -1,4 +1,4 @@
-"""The files of a directory are held against what its plan emits, byte for byte."""
+"""The files of a directory are compared with those of its plan, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output directories: what is in them, and that they are written whole or not at all."""
+"""Output directories: their files, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_fewer_targets_leave_nothing_of_the_others(tmp_path: Path) -> None:
 
 
 def test_nobody_elses_files_go(tmp_path: Path) -> None:
-    """Not even those that have a name of the algorithm before, or are copies of its sources."""
+    """Other files stay, even with names of the previous algorithm or as copies of its sources."""
     place = tmp_path / "k"
     directory.write(place, TREE_FILES)
     (place / "tree.hip").unlink()
@@ -366,7 +366,7 @@ def test_a_directory_that_others_write_to_all_the_time(
 def test_where_directories_cannot_be_locked_a_file_stands_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    """As on NFS, whose locks are for files that can be written."""
+    """As on NFS, which locks only files that can be written."""
     real = fcntl.flock
 
     def flock(descriptor: int, operation: int) -> None:

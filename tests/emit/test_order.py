@@ -1,4 +1,4 @@
-"""Primitives that a call skips: the order among the others stays what it was."""
+"""Primitives that a call skips: the order among the others stays the same."""
 
 from __future__ import annotations
 

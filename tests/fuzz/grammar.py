@@ -1,4 +1,4 @@
-"""Inputs for the parsers: made from a grammar, or by damaging what is right.
+"""Inputs for the parsers: made from a grammar, or by damaging right inputs.
 
 Everything is drawn from one `random.Random`, so a seed and a number name an input.
 """

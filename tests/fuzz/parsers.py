@@ -82,7 +82,7 @@ class Inputs:
 
 
 def read(kind: str, data: bytes) -> str:
-    """Reads one input: "accepted", or the code it was refused with. Raises what is a crash."""
+    """Reads one input: returns "accepted" or the code of its error. Raises whatever is a crash."""
     try:
         source = Source("fuzz", data.decode("utf-8", "replace"))
         if kind == "rccl":

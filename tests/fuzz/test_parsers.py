@@ -1,4 +1,4 @@
-"""The parsers answer whatever they are given: a short run of the fuzzer, and what it once found."""
+"""The parsers answer any input: a short run of the fuzzer, and its earlier findings."""
 
 from __future__ import annotations
 

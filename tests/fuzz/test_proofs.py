@@ -1,4 +1,4 @@
-"""The attack on the proofs finds nothing, and finds what is there when a proof is left out."""
+"""The attack on the proofs finds no fault in them, and the faults of a proof left out."""
 
 from __future__ import annotations
 

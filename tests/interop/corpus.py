@@ -40,7 +40,7 @@ def small() -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What hccc says of a schedule: the error that refuses it, or None."""
+    """hccc's verdict on a schedule: the code of each error, or None."""
 
     largest: int | None
     hangs: bool

@@ -34,7 +34,7 @@ _LINE = re.compile(r'( *)<(/?)(\w+)((?: \w+="[^"<>&\t]*")*)(/?)>')
 
 @dataclass(slots=True)
 class Element:
-    """One element: its attributes, numbers as int, and what is inside."""
+    """One element: its attributes, numbers as int, and its children."""
 
     name: str
     attributes: dict[str, str]

@@ -129,7 +129,7 @@ STAGED = Options(transport=Transport.STAGED, allocator="connection", prove=False
 @settings(max_examples=12, deadline=None)
 @given(correct_programs(max_ranks=5), st.data())
 def test_random_schedules_in_random_domains(program: Program, data: st.DataObject) -> None:
-    """Domains of any size, down to one rank, whose ranks need not be neighbours."""
+    """Domains of any size, down to one rank; their ranks need not be neighbours."""
     plan = compile_program(program, STAGED).plan
     n = plan.n_ranks
     size = data.draw(st.lists(st.integers(1, n), min_size=1).map(lambda x: _summing(x, n)))

@@ -167,7 +167,7 @@ def test_every_correct_file_runs_right(entry: dict[str, Any]) -> None:
 
 @needs_corpus
 def test_plans_are_well_formed_and_survive_their_file() -> None:
-    """All but two of the wrong ones: those leave receive slots unwritten."""
+    """All but two wrong schedules, which leave receive slots unwritten."""
     refused = []
     for entry in corpus.entries():
         plan, _ = corpus.verdict((corpus.ROOT / entry["file"]).read_text(), entry["file"])

@@ -266,7 +266,7 @@ def test_runs_of_reductions_end_before_the_runtimes_array_does(reductions: int) 
 
 
 def test_waits_name_steps_as_the_file_numbers_them() -> None:
-    """A step with three waits is two nops and itself; what waits for it says its number, 2."""
+    """A step with three waits is two nops and itself: others wait for it by its number, 2."""
     steps = [MscclStep("cpy", ("i", 0), ("o", 0), 1, range(k, k + 1)) for k in range(3)]
     steps[0].waits = {1: 0, 2: 0, 3: 0}
     steps[2].waits = {1: 1, 2: 1}

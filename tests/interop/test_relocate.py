@@ -63,7 +63,7 @@ def test_what_fits_is_left_alone() -> None:
 
 
 def test_a_schedule_is_proved_as_it_was_written_too() -> None:
-    """In scratch the value would race with nobody; in MSCCL's runtimes it does."""
+    """The value races in MSCCL's runtimes; moved to scratch it would not."""
     text = (DATA / "allreduce_parked_n2.xml").read_text(encoding="utf-8")
     lone = '    <tb id="1" send="-1" recv="-1" chan="0">\n'
     lone += '      <step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1" cnt="1" '
@@ -75,7 +75,7 @@ def test_a_schedule_is_proved_as_it_was_written_too() -> None:
 
 
 def test_a_value_that_ends_in_the_wrong_slot_is_not_moved_out_of_the_way() -> None:
-    """In scratch it would leave what was there before, which is right."""
+    """Moved to scratch, the value would leave the slot's earlier content, which is right."""
     text = (DATA / "allreduce_parked_n2.xml").read_text(encoding="utf-8")
     last = '      <step s="7" type="cpy" srcbuf="o" srcoff="0" dstbuf="o" dstoff="1" cnt="1" '
     last += 'depid="-1" deps="-1" hasdep="0"/>\n    </tb>'

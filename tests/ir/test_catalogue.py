@@ -1,4 +1,4 @@
-"""Catalogues: every size has one range, and what does not fit together is refused."""
+"""Catalogues: every size has one range, and parts that do not fit together are refused."""
 
 from __future__ import annotations
 

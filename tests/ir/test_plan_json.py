@@ -110,7 +110,7 @@ def test_a_plan_tells_how_it_was_made() -> None:
 
 
 def test_provenance_is_printable_whatever_the_file_has() -> None:
-    """Reports print it: terminals must not be told what to do."""
+    """Reports print it: it must not control a terminal."""
     wrong = "\x1b[2J\n"
     made = plan_json.provenance_of(
         {

@@ -1,4 +1,4 @@
-"""The reference pages say what the languages do: each key, default and unit, and each example."""
+"""The reference pages match the languages: each key, default and unit, and each example."""
 
 from __future__ import annotations
 

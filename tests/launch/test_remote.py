@@ -241,7 +241,7 @@ def test_hosts_in_namespaces(
 def test_a_host_that_fails(
     nodes: Path, monkeypatch: pytest.MonkeyPatch, victim: str, kind: signal.Signals
 ) -> None:
-    """A rank, or what relays to it, dies or stops: an error that names the host."""
+    """A rank or its relay dies or stops: an error that names the host."""
     monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
     with namespaces.hosts(2, "10gbit") as found, endless(nodes, found) as run:
         named = f"hccc.launch.{victim}"

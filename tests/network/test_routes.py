@@ -1,4 +1,4 @@
-"""What transfers use of a cluster: against a model told by sets, on programs, and at scale."""
+"""Routes' use of a cluster: against a model in sets, on programs, and at scale."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_large_clusters_are_cheap(nodes: int) -> None:
 
 
 def test_one_huge_node_needs_no_table() -> None:
-    """65,536 ranks in one mesh have four billion links; only those used are numbered."""
+    """65,536 ranks in one mesh have four billion links; only the used links are numbered."""
     t = uniform(1 << 16, 1 << 16, 1)
     src = np.arange(1000, dtype=np.int32)
     tx, rx = resources(t, src, src + 60_000)

@@ -231,7 +231,7 @@ def test_planned_uses_what_is_asked() -> None:
 
 
 def test_what_a_put_reads_is_copied_by_its_own_block() -> None:
-    """A direct Alltoall in place saves what it overwrites: in parallel, as it is sent."""
+    """A direct Alltoall in place saves the data it overwrites in parallel, as it is sent."""
     p = placed(
         parse(
             Source(

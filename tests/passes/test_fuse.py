@@ -1,4 +1,4 @@
-"""fuse merges exactly what may be merged, and a wrong merge does not get through."""
+"""fuse merges exactly where it may, and a wrong merge does not get through."""
 
 from dataclasses import replace
 from functools import partial
@@ -70,7 +70,7 @@ def test_a_value_read_in_between_keeps_reductions_apart() -> None:
 
 
 def test_a_source_overwritten_in_between_keeps_reductions_apart() -> None:
-    """Merging would read rank 1 after rank 2's piece has replaced what was there."""
+    """A merged primitive would read rank 1 after rank 2's piece has overwritten it."""
     rows = [(1, 0, 0, 0, RRC), (2, 1, 1, 0, RECV), (1, 0, 2, 0, RRC), (0, 1, 3, 0, RECV)]
     rows += [(0, 2, 3, 0, RECV)]
     p = lowered(program(OpType.ALLREDUCE, 3, 1, rows))

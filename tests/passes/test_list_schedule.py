@@ -1,4 +1,4 @@
-"""list_schedule: who goes first, and which of the schedulers is taken for a cluster."""
+"""list_schedule: the order of tasks, and the choice of a scheduler for a cluster."""
 
 from pathlib import Path
 

@@ -155,7 +155,7 @@ def test_auto_takes_what_it_is_told_to_choose() -> None:
 
 
 def test_what_another_rank_reads_is_a_message() -> None:
-    """Rank 1 gets what came to rank 0: a proxy's flag for rank 1 would not say that it has come."""
+    """Rank 1 gets data that came to rank 0: a proxy's flag for rank 1 would not tell of them."""
     rows = [(0, 2, 0, 0, RRC), (3, 2, 1, 0, RRC), (2, 0, 2, 0, RECV), (0, 1, 3, 0, RRC)]
     p = on_nodes(program(OpType.REDUCE, 4, 1, rows, root=1), 2, "put")
     assert list(zip(p.queues.src.tolist(), p.queues.dst.tolist(), strict=True)) == [(2, 0)]

@@ -1,4 +1,4 @@
-"""verify accepts what performs its collective, and names culprit and clash otherwise."""
+"""verify accepts programs that perform their collective, and names culprit and clash otherwise."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of pictures share: things to draw, and how drawings are read."""
+"""Things to draw in the tests of pictures, and readers of drawings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pictures keep to: sizes of text, colours on light and on dark pages, legends, PNG."""
+"""Rules of all pictures: sizes of text, colours on light and on dark pages, legends, PNG."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_text_can_be_read_on_every_fill(fill: str) -> None:
 @pytest.mark.parametrize("colour", [palette.COPY, palette.REDUCE, palette.LOCAL])
 @given(share=st.floats(0, 1))
 def test_numbers_can_be_read_on_bars(colour: str, share: float) -> None:
-    """However pale a bar is: 3 is WCAG's least for what is not text, or is large."""
+    """However pale a bar is: 3 is WCAG's least contrast for graphics and large text."""
     fill = palette.tint(colour, 0.18 + 0.62 * share)
     ink = palette.ink_on(fill)
     assert palette.contrast(ink, fill) >= 3

@@ -1,4 +1,4 @@
-"""Which chunks are alike, against networkx and against what is known of the examples."""
+"""Classes of like chunks, against networkx and against known classes of the examples."""
 
 from __future__ import annotations
 

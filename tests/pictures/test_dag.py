@@ -1,4 +1,4 @@
-"""Pictures of DAGs: what their lines touch."""
+"""Pictures of DAGs: no line passes behind a box."""
 
 from __future__ import annotations
 

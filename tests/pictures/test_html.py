@@ -1,4 +1,4 @@
-"""The page: alone in the world, escaped, and what a real browser makes of it."""
+"""The page: self-contained, escaped, and rendered by a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of pipelines: every cell of the grid, or what it was put together with."""
+"""Pictures of pipelines: every use of every link is in a cell, or counted with its class."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_every_number_that_has_room_is_there() -> None:
 
 
 def test_a_number_without_room_stands_behind_its_bar() -> None:
-    """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
+    """Most chunks are written beside narrow bars with gaps, too, with one digit or two."""
     t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
     plan = compile_text(
         transfer.read(file),
@@ -178,7 +178,7 @@ def test_a_rank_with_more_blocks_than_rows() -> None:
 
 @pytest.mark.slow
 def test_proxies_have_a_row_each() -> None:
-    """When they carry anything, whose it is, and how much of the time."""
+    """A proxy's row: only if it carries bytes, with its rank and its share of the time."""
     run = ran("ring_allreduce", "resccl-topo1", 1 << 22)
     carried = carriage(run)
     assert sorted(set(carried.rank.tolist())) == [3, 7]

@@ -122,7 +122,7 @@ def test_too_many_micro_batches_are_merged_and_ranks_left_out() -> None:
 
 
 def test_what_proxies_carry_is_on_threads_of_their_own() -> None:
-    """Every byte of every message and put; who waited says that a proxy brought it."""
+    """Every byte of every message and put; a wait says that a proxy ended it."""
     run = ran("ring_allreduce", "resccl-topo1", 1 << 22)
     _, events = _written(run)
     _check_nesting(events)

@@ -1,4 +1,4 @@
-"""baselines: the alternatives are what they say, proved, and simulated for the same call."""
+"""baselines: the alternatives match their names, are proved, and simulated for the same call."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_calls_are_adapted() -> None:
 
 
 def test_all_of_them_simulate() -> None:
-    """Rings come near what their NICs allow; interpreting costs time."""
+    """Rings come near the limit of their NICs; interpreting costs time."""
     t = cluster.load(TOPO1)
     found = others(REDUCE)
     runs = {

@@ -1,4 +1,4 @@
-"""`--vs`: what the library of a cluster's devices would take, beside a plan."""
+"""`--vs`: the time of the library of a cluster's devices, beside a plan's."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_staged_ring_in_one_global_order() -> None:
 
 
 def test_staged_receive_first_in_one_block() -> None:
-    """Everybody waits before anybody sends."""
+    """Every rank waits before any rank sends."""
     blocks = [
         [([(1, QUEUE, 0)], [(0, OUT, 0)]), ([(0, IN, 0)], [(0, QUEUE, 0)])],
         [([(0, QUEUE, 0)], [(1, OUT, 0)]), ([(1, OUT, 0)], [(1, QUEUE, 0)])],

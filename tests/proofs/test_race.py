@@ -1,4 +1,4 @@
-"""race: conflicting accesses that nothing orders, in place, out of place, and only those."""
+"""race: finds conflicting accesses without an order, in place, out of place, and no others."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_the_message_names_both_and_how() -> None:
 
 @pytest.mark.parametrize("p", [sendrecv(3), alltoall(3)])
 def test_a_race_only_in_place(p: Program) -> None:
-    """Out of place these need no wait at all; in place everybody overwrites a send slot."""
+    """Out of place these need no wait at all; in place each rank overwrites a send slot."""
     plan = unsynced(planned(lowered(p)))
     found = problem(plan)
     assert "same memory in place" in found.message

@@ -1,4 +1,4 @@
-"""Several processes that launch a collective together over shared memory, and what came of it.
+"""Several processes that launch a collective together over shared memory, and their outcomes.
 
 Each is programs/process.c, a plain C program that uses the generated header. It maps flags,
 scratch and two windows of every rank, each at an address of its own choosing, so that no two
@@ -59,7 +59,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one process said of one launch: its status, the fault record, and seconds."""
+    """Outcome of one launch in one process: its status, the fault record, and seconds."""
 
     status: int
     claimed: int
@@ -165,7 +165,7 @@ class Processes:
         return ended(self.start(groups, launches, each), timeout)
 
     def fill(self, launches: Sequence[Launch]) -> None:
-        """Gives all ranks the inputs of launches, whose places must not overlap."""
+        """Gives all ranks the inputs of launches; the launches' places must not overlap."""
         for seed, launch in enumerate(launches):
             p = self.pattern(launch, seed)
             for rank in range(self.shape.ranks):

@@ -84,8 +84,8 @@ def test_sizes_in_any_order(tmp_path: Path, transport: Transport) -> None:
 
 
 def test_a_hang_names_the_plan(tmp_path: Path) -> None:
-    """Of two plans the second does not raise a flag: calls of its sizes hang, those of the first
-    run before and after."""
+    """The second of two plans does not raise a flag: calls of its sizes hang, calls of the first's
+    sizes run before and after."""
     catalogue = catalogues.both()
     group = communicator(catalogue, tmp_path)
     second = tmp_path / f"{catalogue.plans[1].name}{CPU.suffix}"
@@ -106,7 +106,7 @@ OTHERS = [plans.broadcast(4), plans.ring_allgather(5), plans.alltoall(4)]
 
 @pytest.mark.parametrize("program", OTHERS, ids=lambda p: p.name)
 def test_other_collectives_and_transports(tmp_path: Path, program: Program) -> None:
-    """A direct plan and a staged one, whose windows its queues bound; validated as well."""
+    """A direct plan, and a staged plan with windows bounded by its queues; validated as well."""
     direct = plans.compiled(program)
     staged = replace(plans.compiled(program, transport=Transport.STAGED), max_window=2)
     ranges = [
@@ -145,7 +145,7 @@ def test_windows_and_micro_batches_that_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lowering", ["slots", "put"])
 def test_a_proxy_between_domains(tmp_path: Path, lowering: str) -> None:
-    """What it raises are flags of the plan that runs."""
+    """A proxy raises the flags of the plan that runs."""
     catalogue = catalogues.apart(lowering)
     assert {plan.transport for plan in catalogue.plans} == {Transport.MIXED}
     for wire in (Wire(), Wire(latency=20.0, copy_on_arrival=True)):

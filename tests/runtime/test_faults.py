@@ -59,7 +59,7 @@ def test_a_fault_stays_until_it_is_reset() -> None:
 
 
 def test_a_missing_rank_is_named() -> None:
-    """Rank 0 alone: its neighbour never starts. Flags are those of a launch nobody else made."""
+    """Rank 0 alone: its neighbour never starts. No other launch uses these flags."""
     stuck = communicator("stuck", STUCK, Collective(OpType.SENDRECV, 2, 2))
     buffers = [np.ones(8, np.float32) for _ in range(4)]
     request = LaunchRequest(8, "float32", timeout=0.1, join_timeout=0.1)

@@ -63,7 +63,7 @@ def test_every_value_becomes_its_float(libraries: dict[str, Path], dtype: str) -
 
 @pytest.mark.parametrize("dtype", FLOAT8)
 def test_every_float_is_rounded_as_it_should(libraries: dict[str, Path], dtype: str) -> None:
-    """Floats of all exponents, every value and every midpoint and what is next to them."""
+    """Floats of all exponents, every value, every midpoint and their neighbours."""
     rng = np.random.default_rng(8)
     anything = rng.integers(0, 1 << 32, 1 << 20, np.uint32).view(np.float32)
     near = np.ldexp(rng.uniform(-2, 2, 1 << 20), rng.integers(-22, 18, 1 << 20))

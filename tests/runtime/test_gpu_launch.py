@@ -48,7 +48,7 @@ STREAM = 0x1230
 
 
 class Record(ctypes.Structure):
-    """What fake_cuda.h keeps."""
+    """The record that fake_cuda.h keeps."""
 
     _fields_ = (
         ("calls", ctypes.c_int),
@@ -192,7 +192,7 @@ def test_launches_of_fewer_ranks(world: World) -> None:
 
 
 def test_one_rank_travels_with_the_arguments(world: World) -> None:
-    """So no table of what is launched needs to be in the device's memory."""
+    """So the device's memory needs no table of launched ranks."""
     with ThreadPoolExecutor(2) as pool:
         others = pool.submit(world.launch, 0, 3)
         while not world.record.launches:

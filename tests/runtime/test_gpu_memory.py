@@ -1,4 +1,4 @@
-"""Memory that several devices share: which kind is asked for, and what a refusal gives."""
+"""Memory that several devices share: the kind requested, and the result of a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers include what they use, and no two include each other."""
+"""Headers include the headers they use, and no two include each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONSTANTS = {**dict.fromkeys(SHAPE, 1), "SENDS": 1, "SLOTS": 1, "GRAIN": 8192, "
 
 
 def included(path: Path) -> list[Path]:
-    """Lists the files of the tree that a file includes; those of its own folder come first."""
+    """Lists the files of the tree that a file includes; files of its own folder come first."""
     found = []
     for name in re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', path.read_text(), re.M):
         near = (path.parent / name).resolve()

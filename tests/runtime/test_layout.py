@@ -1,4 +1,4 @@
-"""layout.py and abi.py say what layout.h and hccc.h say."""
+"""layout.py and abi.py agree with layout.h and hccc.h."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_a_ring_is_used_again() -> None:
 
 
 def test_what_was_taken_arrives_though_the_proxy_stops() -> None:
-    """A rank whose last transfers say nothing to others need not wait for them to end a launch."""
+    """A rank whose last transfers raise no flag need not wait for their end to end a launch."""
     ranks = Ranks(2, Wire(latency=1e6, copy_on_arrival=True))
     ranks.scratch[0][:4] = 7
     with ranks.proxy.running():

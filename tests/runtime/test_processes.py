@@ -134,7 +134,7 @@ def test_buffers_outside_windows(tmp_path: Path) -> None:
 
 
 def test_buffers_that_run_past_their_window(tmp_path: Path) -> None:
-    """The memory after a window belongs to somebody else. A buffer of no bytes may be anywhere."""
+    """The memory after a window belongs to others. A buffer of no bytes may be anywhere."""
     plan = plans.compiled(plans.ring_allgather(3))
     world = Processes(plan, tmp_path, dtype="uint32", window=1 << 16)
     groups, elements = [(0, 1), (1, 2)], (1 << 16) // 4 // 3

@@ -1,4 +1,4 @@
-"""What kernels record: every micro-batch of every primitive once, in the plan's order."""
+"""Records of kernels: every micro-batch of every primitive once, in the plan's order."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_more_elements_than_an_int_counts(transport: str, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", some(list(TRANSPORTS), 3))
 def test_buffers_beyond_4_gib(transport: str, tmp_path: Path) -> None:
-    """The root's receive buffer is 4 GiB and 8 KiB; what lies past 4 GiB comes over the network."""
+    """The root's receive buffer is 4 GiB and 8 KiB; bytes past 4 GiB come over the network."""
     need(3 * COUNT)
     rows = [(1, 0, 0, 1, 2, 0)]
     program = plans.program("gather", OpType.GATHER, 2, rows, gpus=1)

@@ -23,7 +23,7 @@ from hccc.sim.costs import Costs
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What a proxy carries. counts: ("flag", rank, flag), ("sent", queue), ("taken", queue), or
+    """A transfer by a proxy. counts: ("flag", rank, flag), ("sent", queue), ("taken", queue), or
     nothing."""
 
     src: int
@@ -54,7 +54,7 @@ class Way:
 
 @dataclass(slots=True)
 class Primitive:
-    """What a primitive waits for, raises, and costs."""
+    """A primitive's waits, posts and costs."""
 
     rank: int
     waits: list[int]
@@ -75,7 +75,7 @@ class Primitive:
 
 @dataclass(slots=True)
 class Block:
-    """A thread block: what it still has to do, and how far it is with the first of it."""
+    """A thread block: its remaining work, and its progress with the first item."""
 
     todo: list[tuple[int, int]]
     started: bool = False

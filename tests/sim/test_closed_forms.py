@@ -1,4 +1,4 @@
-"""Schedules whose time can be written down, on links that are all alike: within 1 %.
+"""Schedules with a known formula for their time, on links that are all alike: within 1 %.
 
 T is of M micro-batches of c bytes in each chunk; a transfer alone takes t = α + c·β, a reduction
 γ·c more. Thread blocks are fast enough not to matter, unless the test is about them.
@@ -145,9 +145,9 @@ def hierarchical_mesh(nodes: int, gpus: int) -> str:
 @pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (2, 4), (2, 8)])
 @pytest.mark.parametrize("slow", [1e-3, 1e3])
 def test_hierarchical_mesh_allreduce(nodes: int, gpus: int, slow: float) -> None:
-    """Streaming, it takes what its busiest links carry: 2(nodes − 1) chunks on a NIC, or
-    2·nodes on a link of a node, whichever is slower; 1,000 micro-batches hide the rest.
-    (With more nodes HPDS leaves bubbles, and no formula is as simple.)"""
+    """Streaming, it takes the time of its busiest links: 2(nodes − 1) chunks on a NIC, or 2·nodes
+    on a link of a node, whichever is slower; 1,000 micro-batches hide the rest. (With more nodes
+    HPDS leaves bubbles, and no formula is as simple.)"""
     c, batches = 1 << 24, 1000
     nic = Rate(LINK.bandwidth * slow, 1, 0.0)
     got = simulated(
@@ -232,7 +232,7 @@ def test_the_slowest_node_launches_last() -> None:
 
 
 def test_blocks_that_oversubscribe_a_link_lose_some_of_it() -> None:
-    """ResCCL Eq. 1: eight blocks of 25 GB/s on a link of 50 offer four times what it takes."""
+    """ResCCL Eq. 1: eight blocks of 25 GB/s on a link of 50 offer four times its rate."""
     device = Device(reduce=REDUCE, block=25.0)
     request = Request(64 << 20, micro_batch=GIB, costs=Costs(contention=0.1))
     got = simulated(CHAIN.format(n=2), request, device=device, channels=8)

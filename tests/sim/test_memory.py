@@ -56,8 +56,8 @@ def cache(*levels: tuple[int, float, float]) -> str:
 @settings(max_examples=8, deadline=None)
 @given(st.integers(2, 6), st.floats(1, 50), st.floats(1, 300), st.integers(12, 26))
 def test_what_a_block_and_all_blocks_copy(n: int, block: float, all: float, bits: int) -> None:
-    """Each rank copies `size` at its own rate, or all share what there is; half of it takes twice
-    as long."""
+    """Each rank copies `size` at its own rate, or all share a rate; half the rate takes twice as
+    long."""
     plan, size = plan_of(EXCHANGE, n), 1 << bits
     took = []
     for part in (1.0, 0.5):
@@ -69,7 +69,7 @@ def test_what_a_block_and_all_blocks_copy(n: int, block: float, all: float, bits
 
 
 def test_gpus_have_a_memory_each() -> None:
-    """Without `cores`, what one GPU copies takes nothing from the others."""
+    """Without `cores`, copies of one GPU take nothing from the others."""
     plan, more = plan_of(EXCHANGE, 4), cache((MIB, 10, 10))
     alone, shared = (
         called(plan, node(4, more, rest), MIB).time for rest in ("", "define cores = 4")

@@ -1,4 +1,4 @@
-"""What proxies carry takes the time that can be written down: one way of α, bytes at the NIC."""
+"""Proxies' transfers take the time of a formula: one way of α, bytes at the NIC."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_enough_slots_keep_the_nic_busy() -> None:
 
 @pytest.mark.parametrize("batches", [1, 4])
 def test_pairs_of_a_nic_share_it(batches: int) -> None:
-    """A rank of one node sends to both of another, after what its thread block copies itself."""
+    """A rank of one node sends to both of another, after its thread block's own copies."""
     text = "for r in range(1, nRanks):\n        transfer(0, r, 0, 0, recv)"
     run = simulated(text, batches, gpus=2)
     assert len(run.machine.transfers.src) == 2
@@ -84,7 +84,7 @@ def test_pairs_of_a_nic_share_it(batches: int) -> None:
 
 
 def test_a_flag_arrives_after_what_was_handed_over_before() -> None:
-    """A reduction over the network: what lands is added once its flag is there."""
+    """A reduction over the network: data that arrive are added once their flag is there."""
     text = "transfer(0, 1, 0, 0, rrc)"
     run = simulated(text, 1, op="Reduce", root=1)
     assert sorted(run.machine.transfers.kind.tolist()) == [TransferKind.PUT, TransferKind.FLAG]

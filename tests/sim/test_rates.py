@@ -1,4 +1,4 @@
-"""What a thread block moves through decides how fast it moves; estimates are named."""
+"""A thread block's rate depends on the path of its bytes; estimates are named."""
 
 from __future__ import annotations
 

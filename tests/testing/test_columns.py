@@ -1,4 +1,4 @@
-"""Every field of the plan schema is bound: what no proof refuses changes nothing that counts.
+"""Every field of the plan schema is bound: a change that no proof refuses does no harm.
 
 For each field, mutants of a few plans: the codes that refuse them are those of the table here, and
 what is accepted gives the collective's result on counts that do not divide. A new field of the
@@ -204,7 +204,7 @@ def test_a_change_of_the_launch_is_in_range_or_refused(name: str) -> None:
 
 
 def test_a_chunk_said_to_be_another_is_seen_when_it_runs() -> None:
-    """What the proof refuses is wrong: these kernels move another length than the value has."""
+    """The proof refuses real faults: these kernels move another length than the value has."""
     rng = Random(3)
 
     def choose(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Every wait of a kernel deleted, one by one: flags, messages, credits. Each is told.
+"""Every wait of a kernel deleted, one by one: flags, messages, credits. Each deletion is reported.
 
 Slots in memory, slots over a network, and network puts. A kernel is built once; it is told at run
 time which of its waits to leave out. What is then wrong is a race that ThreadSanitizer sees, a

@@ -1,4 +1,4 @@
-"""The judge of mutants: right plans pass, what an attack once found does not."""
+"""The judge of mutants: right plans pass, wrong plans of earlier attacks do not."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_accepted_files_do_what_mscclls_runtimes_do(path: Path) -> None:
 
 
 def test_buffers_that_are_one_memory_race() -> None:
-    """What E304 refuses shows when it runs: two interleavings end with other data."""
+    """A plan refused by E304 fails when it runs: two interleavings end with other data."""
     algo = parsed((DATA / "custom_alias_n2.xml").read_text(encoding="utf-8"))
     plan = with_enough_slots(label(msccl_plan.to_plan(algo)))
     found = [fault(plan, PlanCall(5, 16, 1, True, "sum", seed)) for seed in range(40)]

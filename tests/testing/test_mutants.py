@@ -1,4 +1,4 @@
-"""Sabotage of the compiler: flip one decision of a pass, and the proofs refuse what it makes.
+"""Sabotage of the compiler: one decision of a pass is flipped, and the proofs refuse its plans.
 
 Each mutant is a pass with one piece of its source replaced, in the place of the original. A
 battery of programs is compiled; the first error says what caught the mutant. `pytest -s`

@@ -1,4 +1,4 @@
-"""What hypothesis gives a reader: small programs, named mutations, plain words."""
+"""Hypothesis's reports to a reader: small programs, named mutations, plain words."""
 
 import pytest
 from hypothesis import Phase, find, given, settings

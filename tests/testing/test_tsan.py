@@ -1,4 +1,4 @@
-"""What the race proof accepts shows no race when its CPU kernel runs under ThreadSanitizer.
+"""Plans that the race proof accepts show no race when their CPU kernels run under ThreadSanitizer.
 
 Every thread block is an OS thread then, and several launches run back to back, in and out of
 place, with all windows. A plan with a wait deleted shows one.
@@ -178,7 +178,7 @@ def test_mixed_plans_have_no_race(shape: str, network: str, late: bool, tmp_path
 @pytest.mark.parametrize("wait", [0, slow(5), slow(11), slow(17)])
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_missing_wait_of_a_mixed_plan_is_told(network: str, wait: int, tmp_path: Path) -> None:
-    """A kernel's own data races; what a proxy brings too late is wrong, too, or only that."""
+    """A kernel's own data race, a proxy's late data give wrong results, or both."""
     plan = mixed_plan("2x2", network, "none")
     done = sanitized(without_wait(plan, wait), tmp_path, late=True, runs=RUNS)
     assert "data race" in done.stderr or "wrong" in done.stdout

@@ -1,4 +1,4 @@
-"""One end of a transport: windows, a ring and what is put into it, in this process or another's.
+"""One end of a transport: windows, a ring and its entries, in this process or another's.
 
 `python -m tests.transport.ends` is the other process: it reads lines of JSON, each the name of a
 method of `End` and its arguments, and answers each with a line.
@@ -29,7 +29,7 @@ DEADLINE_S = 10.0
 
 
 class Message(NamedTuple):
-    """What is submitted: bytes made of a seed, from and to the place `at`; counter -1: none."""
+    """A message submitted: bytes made of a seed, from and to the place `at`; counter -1: none."""
 
     seed: int
     at: int
@@ -268,8 +268,8 @@ def _wait(condition: Any) -> None:
 
 
 class Process:
-    """An End in a process of its own: methods as End's. before: what starts the process, as
-    `ip netns exec NAME`; environment: of it."""
+    """An End in a process of its own: methods as End's. before: the command that starts the
+    process, as `ip netns exec NAME`; environment: of it."""
 
     def __init__(self, environment: dict[str, str], before: tuple[str, ...] = ()) -> None:
         command = [*before, sys.executable, "-m", "tests.transport.ends"]

@@ -1,4 +1,4 @@
-"""Peers that die, stop or leave; descriptors that are wrong; what is left afterwards."""
+"""Peers that die, stop or leave; wrong descriptors; leaks afterwards."""
 
 from __future__ import annotations
 

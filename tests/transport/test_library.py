@@ -1,4 +1,4 @@
-"""Which UCX is found, and what is said where there is none."""
+"""The choice of a UCX library, and the error without one."""
 
 from __future__ import annotations
 

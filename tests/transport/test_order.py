@@ -1,4 +1,4 @@
-"""What network.h promises: all bytes before their counter, whatever is submitted."""
+"""The promise of network.h: all bytes arrive before their counter, in any order of submission."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ LOCAL = re.compile(r"(?:rank|node|local|tb|i|turn|at|[a-z]+\d+|hccc_table\d+|\w+
 
 
 class Mutant(NamedTuple):
-    """A text, and what was changed in which line."""
+    """A mutated text, and the change with its line."""
 
     text: str
     line: int
@@ -89,7 +89,7 @@ def _others(token: str, text: str) -> Iterator[str]:
 
 
 def _without_argument(text: str, tokens: Sequence[re.Match[str]], comma: int) -> Mutant:
-    """Drops what stands between a comma and the next one of its depth, or the end."""
+    """Drops the text between a comma and the next comma of its depth, or the end."""
     depth, k = 0, comma + 1
     while k < len(tokens) and (depth or tokens[k][0] not in ",)}"):
         depth += (tokens[k][0] in "([{") - (tokens[k][0] in ")]}")

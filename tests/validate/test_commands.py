@@ -1,4 +1,4 @@
-"""`hccc check DIR` and `--validate`: what they say, and that nothing wrong is written."""
+"""`hccc check DIR` and `--validate`: their messages, and that nothing wrong is written."""
 
 from __future__ import annotations
 

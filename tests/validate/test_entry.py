@@ -94,7 +94,7 @@ def test_one_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_directory_is_validated_whole(tmp_path: Path) -> None:
-    """Kernels of every plan, and what picks among them."""
+    """Kernels of every plan, and their dispatcher."""
     place = catalogues.written(BOTH, tmp_path / "k")
     found = validate_directory(place, BOTH)
     assert isinstance(found, Validated)

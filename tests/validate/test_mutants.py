@@ -1,4 +1,4 @@
-"""A changed token of a text is caught: no mutant survives but those that change nothing."""
+"""A changed token of a text is caught: only mutants without effect survive."""
 
 from __future__ import annotations
 

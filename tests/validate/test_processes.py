@@ -1,4 +1,4 @@
-"""Commands end when they must, with what they started."""
+"""Commands end when they must, with the processes they started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that do something else than their plan says, and what is told of them."""
+"""Texts that do something else than their plan says, and the errors about them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_the_dispatcher(target: Target) -> None:
 
 
 def test_windows_of_an_entry() -> None:
-    """A plan that bounds the window: the entry narrows what is larger."""
+    """A plan that bounds the window: the entry narrows larger windows."""
     plan = replace(RING, max_window=4, in_place=False)
     files = emitted(plan, CPU)
     assert isinstance(validate(files, Catalogue.of(plan), [CPU]), Validated)

@@ -38,7 +38,7 @@ CHOICES = [  # each option against the others' defaults, and the two that matter
 
 
 def validated(plan: Plan) -> None:
-    """Holds all texts of a plan against it, and what is counted against its tables."""
+    """Checks all texts of a plan against it, and their counts against its tables."""
     found = validate(emitted(plan), Catalogue.of(plan), TARGETS)
     assert found.targets == tuple(target.name for target in TARGETS)
     assert found.primitives == len(plan)

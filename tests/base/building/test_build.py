@@ -1,4 +1,4 @@
-"""What is built once and kept: by one process while others wait, and found without a compiler."""
+"""Builds kept in a cache: made once while other processes wait, and found without a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places of compiled libraries: the user's own, which nobody else can write to."""
+"""Places of compiled libraries: the user's own, not writable by others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_where_the_cache_cannot_be_made_the_temporary_directory_has_it(home: Pat
 
 @pytest.mark.parametrize("what", ["link", "open to a group", "open to all", "a file"])
 def test_what_others_may_have_put_there_is_not_used(home: Path, what: str) -> None:
-    """Its name can be guessed: a link there leads where somebody else wants."""
+    """The folder's name can be guessed: another user may have put a link there."""
     place = home / ".cache" / "hccc" / "x"
     place.parent.mkdir(parents=True, mode=0o700)
     if what == "link":

@@ -1,4 +1,4 @@
-"""The emitted directory builds, and what it builds computes the collective."""
+"""The emitted directory builds, and its library computes the collective."""
 
 from __future__ import annotations
 

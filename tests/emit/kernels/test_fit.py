@@ -1,4 +1,4 @@
-"""Fitted expressions equal what they replace, as C and not only as NumPy computes them."""
+"""Fitted expressions equal the numbers they replace, computed by C and not only by NumPy."""
 
 from __future__ import annotations
 

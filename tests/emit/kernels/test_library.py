@@ -1,4 +1,4 @@
-"""What a built library says of itself: true, the same for the same plans, and found by its file."""
+"""A built library's description of itself: true, equal for equal plans, and found by its file."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_links_are_those_of_the_device() -> None:
 
 
 def test_v100_are_a_cube_mesh() -> None:
-    """Every GPU has six links of 20 GB/s; who has none to another goes over PCI Express."""
+    """Every GPU has six links of 20 GB/s; pairs without a link go over PCI Express."""
     t = cluster("define node1 = 8\ndefine device = V100")
     assert np.bincount(t.link_src, t.links.parallel).tolist() == [6] * 8
     assert len(t.links) == 32 and set(t.links.bandwidth.tolist()) == {20}

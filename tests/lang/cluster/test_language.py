@@ -1,4 +1,4 @@
-"""What cluster files mean: the paper's figure, each extension, the examples, size."""
+"""Meaning of cluster files: the paper's figure, each extension, the examples, size."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def test_nvidia_smi_pairs(read: Read) -> None:
     ],
 )
 def test_nvidia_smi_all_joined(read: Read, gpus: int, links: str, device: str, kind: str) -> None:
-    """More links than a GPU has for all pairs can only be those into a switch."""
+    """More links than a GPU needs for all pairs can only be links into a switch."""
     rows = [
         f"GPU{u} " + " ".join("X" if u == v else links for v in range(gpus)) for u in range(gpus)
     ]

@@ -1,4 +1,4 @@
-"""Random programs mean what Python's own interpreter makes of them."""
+"""Random programs give the same transfers in Python's own interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""choose: NCCL's and RCCL's own rules, on machines whose behaviour is known."""
+"""choose: NCCL's and RCCL's own rules, on machines with known behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""machine: what NCCL sees of clusters that are described by ports, meshes and links."""
+"""machine: NCCL's view of clusters that are described by ports, meshes and links."""
 
 from __future__ import annotations
 

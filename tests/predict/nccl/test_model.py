@@ -31,8 +31,8 @@ def times(m: NcclMachine, op: OpType, of: list[int], forced: Forced = Forced()) 
 def test_more_bytes_take_no_less(
     m: NcclMachine, op: OpType, of: list[int], protocol: Protocol
 ) -> None:
-    """Of one protocol. Where a library changes it, less time for more bytes is what was measured:
-    2 nodes of GH200 take 921 µs for 1 MB and 129 µs for 2 MB."""
+    """Of one protocol. Where a library changes protocol, measurements show less time for more
+    bytes: 2 nodes of GH200 take 921 µs for 1 MB and 129 µs for 2 MB."""
     try:
         found = times(m, op, sorted(of), Forced(FIRST.get(op), protocol))
     except UserError as error:
@@ -45,7 +45,7 @@ def test_more_bytes_take_no_less(
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(KINDS), ops, sizes)
 def test_more_nodes_take_no_less(m: NcclMachine, op: OpType, of: list[int]) -> None:
-    """In Simple; what a library chooses may change with the nodes, for the better."""
+    """In Simple; a library's choice may change with the nodes, for the better."""
     forced = Forced(FIRST.get(op), Protocol.SIMPLE)
     table = [times(of_nodes(m, nodes), op, of, forced) for nodes in (2, 3, 4, 8, 16, 64, 512)]
     for fewer, more in pairwise(table):
@@ -55,7 +55,7 @@ def test_more_nodes_take_no_less(m: NcclMachine, op: OpType, of: list[int]) -> N
 @settings(max_examples=40, deadline=None)
 @given(machines, ops, sizes)
 def test_nothing_is_faster_than_the_wire(m: NcclMachine, op: OpType, of: list[int]) -> None:
-    """What a GPU, or a node, must send in any algorithm: a switch may reduce."""
+    """Least bytes that a GPU, or a node, sends in any algorithm: a switch may reduce."""
     n, of = m.ranks, sorted(of)
     share = {OpType.ALLREDUCE: 1.0, OpType.BROADCAST: 1.0, OpType.REDUCE: 1.0, OpType.SENDRECV: 1.0}
     if m.nodes == 1:
@@ -127,7 +127,7 @@ def test_sockets_are_no_faster_than_rdma_over_the_same_nic(
 
 
 def test_a_forced_tree_is_no_faster_than_links() -> None:
-    """Of two H800, whose chunks are as large as the call."""
+    """Two H800, with chunks as large as the call."""
     h800 = replace(H100, gpus=2, wire=200, nvls=False)
     for size in (8 << 20, 16 << 20, 32 << 20):
         (time,) = times(h800, OpType.ALLREDUCE, [size], Forced(NcclAlgorithm.TREE, Protocol.SIMPLE))

@@ -1,4 +1,4 @@
-"""Graphs: what is captured does not run, and runs as often as the graph is launched."""
+"""Graphs: captured work does not run, and then runs as often as the graph is launched."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_too_much(rt: Runtime) -> None:
 
 
 def test_wrong_calls(cpu: Runtime) -> None:
-    """What would read or write memory that is none, or is another's."""
+    """Calls that would read or write outside memory, or in another's."""
     a, here = cpu.handle("Malloc", 100), (ctypes.c_char * 1000)()
     wrong = "ErrorInvalidValue"
     assert cpu.error("Memcpy", a, here, 101, H2D) == wrong  # past the end
@@ -219,7 +219,7 @@ def test_freeing_waits_for_work_on_the_device(cpu: Runtime) -> None:
 def test_allocations_never_overlap(
     layer: DeviceLibrary, steps: list[tuple[bool, int, int]]
 ) -> None:
-    """Whatever is allocated and freed, each holds what was written there last, and ends empty."""
+    """Each allocation holds the bytes last written to it, and all are freed at the end."""
     use("cpu")
     rt = Runtime(layer, "cpu")
     held: list[tuple[int, int, int]] = []

@@ -128,7 +128,7 @@ def test_events_join_streams(rt: Runtime) -> None:
 
 
 def test_a_stream_waits_for_an_event_as_it_was(rt: Runtime) -> None:
-    """Recording it again does not change what waits already."""
+    """Recording an event again does not change waits made before."""
     one, other, event = rt.stream(), rt.stream(), rt.event()
     first = rt.block(one)
     rt("EventRecord", event, one)

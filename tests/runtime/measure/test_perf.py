@@ -277,7 +277,7 @@ def test_device_sessions_copy_there_and_back(dtype: str, in_place: bool) -> None
 
 
 def test_a_custom_collective_keeps_to_its_buffers() -> None:
-    """Its results nobody knows; guards and send buffers are looked at all the same."""
+    """Its results are unknown; guards and send buffers are checked all the same."""
     c = Collective(OpType.CUSTOM, 3, 6)
 
     class Custom(Host):
