@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I4
+from hccc.ir.hashing import mixed
 from hccc.ir.primitives import (
     Buffer,
     Guard,
@@ -88,10 +89,8 @@ def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int6
         rank = rank.copy()
         rank[queue] = ends[operands.rank[queue]]
     other = rank != p.owner[row]
-    mixed = (rank[other] * 4 + direction + 1) * np.int64(-7046029254386353131)
-    mixed ^= mixed >> np.int64(29)
     total = np.zeros(len(p), np.int64)
-    np.add.at(total, row[other], mixed * np.int64(-4658895280553007687))
+    np.add.at(total, row[other], mixed(rank[other] * 4 + direction + 1).view(np.int64))
     return total
 
 

@@ -119,18 +119,18 @@ def candidates(r: SynthRequest) -> list[Candidate]:
         made = cegis.solved_program(
             r.method, r.topology, r.op, r.root, r.seed, time_limit=r.time_limit
         )
-        found = [_candidate(made, r)]
+        pool = [_candidate(made, r)]
     else:
-        found = interruptible(lambda: list(_of_methods(r)))()
-    if not any(candidate.program for candidate in found):
-        raise none_serves(r.op, found)
-    return [_unless_before(candidate, found[:k]) for k, candidate in enumerate(found)]
+        pool = interruptible(lambda: list(_of_methods(r)))()
+    if not any(candidate.program for candidate in pool):
+        raise none_serves(r.op, pool)
+    return [_unless_before(candidate, pool[:k]) for k, candidate in enumerate(pool)]
 
 
-def none_serves(op: OpType, found: Sequence[Candidate]) -> UserError:
+def none_serves(op: OpType, pool: Sequence[Candidate]) -> UserError:
     """Returns E451 with the reasons why candidates were refused, each once."""
     names = dict[str, list[str]]()
-    for candidate in found:
+    for candidate in pool:
         if candidate.refused:
             names.setdefault(candidate.refused, []).append(candidate.name)
     reasons = "; ".join(
@@ -140,11 +140,11 @@ def none_serves(op: OpType, found: Sequence[Candidate]) -> UserError:
     return fail("E451", f"nothing serves {op.value} here: {reasons}")
 
 
-def given_up(found: Sequence[Candidate]) -> bool:
+def given_up(pool: Sequence[Candidate]) -> bool:
     """Tells whether Ctrl-C ended a solver's search for a candidate."""
     return any(
         isinstance(candidate.searched, cegis.SolvedProgram) and candidate.searched.interrupted
-        for candidate in found
+        for candidate in pool
     )
 
 

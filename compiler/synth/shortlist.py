@@ -27,10 +27,10 @@ HARDLY = "not simulated: by its estimate hardly faster than another"
 UNNEEDED = "not simulated: another is near the bound"
 
 
-def shortlist(found: Sequence[Candidate]) -> list[Candidate]:
+def shortlist(pool: Sequence[Candidate]) -> list[Candidate]:
     """Returns the candidates to compile: at most COMPILED, by estimate; of one method more than
     ALIKE only where there are not enough others."""
-    order = sorted((c for c in found if c.program), key=_expected)
+    order = sorted((c for c in pool if c.program), key=_expected)
     count, first, more = Counter[str](), list[Candidate](), list[Candidate]()
     for candidate in order:
         if candidate.estimate <= FAR * order[0].estimate:
@@ -65,28 +65,28 @@ def hardly_faster(candidate: Candidate, least: float, bound: float) -> bool:
 
 
 def in_order(
-    found: Sequence[Candidate],
+    pool: Sequence[Candidate],
     listed: Sequence[Candidate],
-    done: dict[str, Candidate],
+    simulated: dict[str, Candidate],
     bound: float,
     stopped: bool,
 ) -> list[Candidate]:
     """Returns all candidates: those with a simulated time, by time, then the others, by estimate.
 
-    listed: the candidates to simulate; done: those that were simulated, by name; bound: µs;
+    listed: the candidates to simulate; simulated: those that were simulated, by name; bound: µs;
     stopped: whether Ctrl-C kept the others from it.
     """
-    least = min((c.time for c in done.values() if c.time is not None), default=inf)
-    left = {c.name for c in listed} - done.keys()
+    least = min((c.time for c in simulated.values() if c.time is not None), default=inf)
+    left = {c.name for c in listed} - simulated.keys()
 
     def final(candidate: Candidate) -> Candidate:
         if candidate.name not in left:
-            return done.get(candidate.name, candidate)
+            return simulated.get(candidate.name, candidate)
         if stopped:
             return replace(candidate, refused=INTERRUPTED)
         needless = HARDLY if hardly_faster(candidate, least, bound) else UNNEEDED
         return replace(candidate, refused=needless)
 
-    all_of_them = [final(c) for c in sorted(found, key=lambda c: c.estimate)]
+    all_of_them = [final(c) for c in sorted(pool, key=lambda c: c.estimate)]
     timed = sorted((c for c in all_of_them if c.time is not None), key=lambda c: c.time or 0.0)
     return [*timed, *(c for c in all_of_them if c.time is None)]

@@ -272,11 +272,11 @@ class Synthesis(SizesSynthesis):
             )
 
 
-def program_text(made: SizesSynthesis, chosen: ChosenProgram | None = None) -> str:
+def program_text(synthesis: SizesSynthesis, chosen: ChosenProgram | None = None) -> str:
     """Returns a Program chosen, the first where left out, in the transfer language; its comments
     say how and for which sizes it was made."""
-    chosen = chosen or made.chosen[0]
-    return printer.text(chosen.program, list(made.comments(chosen)))
+    chosen = chosen or synthesis.chosen[0]
+    return printer.text(chosen.program, list(synthesis.comments(chosen)))
 
 
 def slug(method: str, between: str) -> str:

@@ -26,10 +26,10 @@ def certificate(t: Topology, op: OpType, root: int = 0) -> Limits:
     return over_trees(found, op, rooted_trees(t, op, float(found.cut.algbw), QUICK))
 
 
-def over_trees(found: Limits, op: OpType, best: RootedTrees | None) -> Limits:
+def over_trees(bound: Limits, op: OpType, best: RootedTrees | None) -> Limits:
     """Returns the bound, tightened to the rate of the best trees."""
-    if op not in SPREAD or found.cut is None or best is None:
-        return found
-    if best.algbw >= float(found.cut.algbw) * (1 - INEXACT):
-        return found
-    return replace(found, trees=best.algbw * (1 + INEXACT))
+    if op not in SPREAD or bound.cut is None or best is None:
+        return bound
+    if best.algbw >= float(bound.cut.algbw) * (1 - INEXACT):
+        return bound
+    return replace(bound, trees=best.algbw * (1 + INEXACT))

@@ -60,7 +60,7 @@ class RootedTrees:
 class _Quotient:
     """A network of colours, joined by kinds of arcs. size: vertices of each
     colour; tail, head: colours; count: arcs of each kind; capacity: of one arc of each kind; first:
-    i8[kinds] an arc of each kind; one: i8[colours] a vertex of each colour."""
+    i8[kinds] an arc of each kind; vertex: i8[colours] one of each colour."""
 
     size: I8
     tail: I8
@@ -68,17 +68,17 @@ class _Quotient:
     count: I8
     capacity: F8
     first: I8
-    one: I8
+    vertex: I8
 
 
 def rooted_trees(
-    t: Topology, op: OpType, bound: float, most: int | None = None
+    t: Topology, op: OpType, bound: float, most_variables: int | None = None
 ) -> RootedTrees | None:
     """Returns the optimum of the class; None where the linear program is too large, or there is one
     rank.
 
-    op: one of SOLVED; bound: GB/s that it does not exceed, the scale of the program; most:
-    variables of a program that is not too large, MOST_VARIABLES where left out.
+    op: one of SOLVED; bound: GB/s that it does not exceed, the scale of the program;
+    most_variables: of a program that is not too large, MOST_VARIABLES where left out.
 
     Takes milliseconds where ranks are alike; a second where 64 ranks are of 16 sorts.
     """
@@ -90,13 +90,13 @@ def rooted_trees(
     colour = vertex_colours(net)
     whole = _quotient(net, colour)
     kind = _kinds(net, colour)[1]
-    targets = [int(v) for v in whole.one if v < net.ranks]
+    targets = [int(v) for v in whole.vertex if v < net.ranks]
     flows, variables, reduces = [], 0, op is OpType.ALLREDUCE
     for v in targets:
         own = vertex_colours(net, (np.arange(net.ranks) == v).astype(np.int64))
         flows.append((own[v], own, _quotient(net, own)))
         variables += (1 + reduces) * len(flows[-1][2].tail)
-        if variables > (MOST_VARIABLES if most is None else most):
+        if variables > (MOST_VARIABLES if most_variables is None else most_variables):
             return None
     return _Program(net, whole, kind, colour).solve(flows, bound, reduces=reduces)
 
@@ -106,7 +106,7 @@ class _Program:
 
     def __init__(self, net: FlowNetwork, whole: _Quotient, kind: I8, colour: I8) -> None:
         self.net, self.whole, self.kind, self.colour = net, whole, kind, colour
-        self.roots = np.flatnonzero(whole.one < net.ranks)
+        self.roots = np.flatnonzero(whole.vertex < net.ranks)
         self.arcs = len(whole.tail)
         self.b, self.a = len(self.roots), len(self.roots) + self.arcs
         self.columns = self.a + self.arcs
@@ -168,7 +168,7 @@ class _Program:
 
     def _switches(self) -> None:
         """Adds that as much enters a switch as leaves it, for broadcasts and for reductions."""
-        hub = np.flatnonzero(self.whole.one >= self.net.ranks)
+        hub = np.flatnonzero(self.whole.vertex >= self.net.ranks)
         place = np.full(len(self.whole.size), -1)
         place[hub] = np.arange(len(hub))
         arcs = np.arange(self.arcs)
@@ -186,8 +186,8 @@ class _Program:
         self.columns += len(arcs)
         place = np.cumsum(np.arange(len(small.size)) != target) - 1
         place[target] = -1
-        rank = np.flatnonzero((small.one < self.net.ranks) & (place >= 0))
-        root = np.searchsorted(self.roots, self.colour[small.one[rank]])
+        rank = np.flatnonzero((small.vertex < self.net.ranks) & (place >= 0))
+        root = np.searchsorted(self.roots, self.colour[small.vertex[rank]])
         row = np.concatenate([place[small.head], place[small.tail], place[rank]])
         column = np.concatenate([first + arcs, first + arcs, root])
         one = np.ones(len(arcs))

@@ -11,12 +11,12 @@ from hccc.synth.common.prices import Prices, route_price
 
 
 @njit(allocates=False)
-def nearest(distance: F8, done: B1) -> int:
-    """Returns the rank of least distance that is not done, the first of equals; -1 where none of
-    the others is reached."""
+def nearest(distance: F8, reached: B1) -> int:
+    """Returns the rank of least distance that is not reached yet, the first of equals; -1 where
+    all other distances are infinite."""
     best, least = -1, np.inf
     for v in range(len(distance)):
-        if not done[v] and distance[v] < least:
+        if not reached[v] and distance[v] < least:
             best, least = v, distance[v]
     return best
 

@@ -35,9 +35,9 @@ def backward(table: I8, op: Op) -> I8:
     return np.stack([dst, src, last - step, chunk, np.full_like(src, int(op))])
 
 
-def followed(first: I8, then: I8) -> I8:
+def followed(first: I8, second: I8) -> I8:
     """Returns both tables, one after the other."""
-    later = then.copy()
+    later = second.copy()
     later[_STEP] += first[_STEP].max(initial=-1) + 1
     return np.concatenate([first, later], axis=1)
 

@@ -63,9 +63,9 @@ class _GreedyState(NamedTuple):
 
 
 def greedy(
-    c: Chunked, demand: Demand, seed: int, *, again: bool = False, most: int = 1 << 30
+    c: Chunked, demand: Demand, seed: int, *, again: bool = False, most_steps: int = 1 << 30
 ) -> Schedule | None:
-    """Returns a Schedule of `demand` of at most `most` steps, or None where greedy finds none.
+    """Returns a Schedule of `demand` of at most `most_steps` steps; None where it finds none.
 
     O(chunks · steps · ranks + transfers · holders · ranks of a node); memory O(chunks · ranks).
     """
@@ -95,7 +95,7 @@ def greedy(
         np.array([2 * seed + 1], np.int64),
     )
     _start(s)
-    _run(s, c.capacity, again, most)
+    _run(s, c.capacity, again, most_steps)
     if s.done[0] < room:
         return None
     return Schedule(s.rows[:, 0], s.rows[:, 1], s.rows[:, 2], s.rows[:, 3])

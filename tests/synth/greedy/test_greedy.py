@@ -86,8 +86,8 @@ def test_none_where_a_rank_is_not_reached() -> None:
 def test_none_where_there_are_too_few_steps() -> None:
     c = cluster([0, 0, 0], {(0, 1): [0], (1, 2): [1]}, [1, 1])
     demand = gather_all(np.array([0]), 3)
-    assert greedy(c, demand, 0, most=1) is None
-    made = greedy(c, demand, 0, most=2)
+    assert greedy(c, demand, 0, most_steps=1) is None
+    made = greedy(c, demand, 0, most_steps=2)
     assert made is not None and made.steps == 2
 
 
