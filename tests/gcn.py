@@ -42,7 +42,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class GcnFunction:
     """A function or kernel. labels: the instruction that each stands before."""
 
     name: str
@@ -70,7 +70,7 @@ class Fault:
         )
 
 
-def functions(text: str) -> Iterator[Function]:
+def functions(text: str) -> Iterator[GcnFunction]:
     """Yields the functions of a module in assembly."""
     kernels = set(re.findall(r"^\s*\.amdhsa_kernel (\S+)", text, re.M))
     name, code, labels = "", list[Instruction](), dict[str, int]()
@@ -79,7 +79,7 @@ def functions(text: str) -> Iterator[Function]:
         if begun := re.match(r"\.type\s+(\S+),@function", line):
             name, code, labels = begun[1], [], {}
         elif line.startswith(".Lfunc_end"):
-            yield Function(name, name in kernels, tuple(code), labels)
+            yield GcnFunction(name, name in kernels, tuple(code), labels)
             name = ""
         elif name and (label := re.fullmatch(r"([\w.$]+):", line)):
             labels[label[1]] = len(code)
@@ -88,7 +88,7 @@ def functions(text: str) -> Iterator[Function]:
             code.append(Instruction(number, what, operands.strip()))
 
 
-def far_target(f: Function, at: int) -> int:
+def far_target(f: GcnFunction, at: int) -> int:
     """Returns a jump's target in registers, computed by the two instructions before it."""
     distance = re.search(r"\((\S+)-\.Lpost_getpc\d+\)", f.code[max(at - 1, 0)].operands)
     if not distance:
@@ -97,7 +97,7 @@ def far_target(f: Function, at: int) -> int:
     return f.labels[distance[1]]
 
 
-def successors(f: Function, at: int) -> list[int]:
+def successors(f: GcnFunction, at: int) -> list[int]:
     """Returns the instructions that may follow `at`. ValueError: a jump's target is not known."""
     i = f.code[at]
     if i.name in ENDS:
@@ -127,7 +127,7 @@ def forbidden(i: Instruction) -> int:
     return WRITE_BACK if BEGINS[0][0].match(i.name) else 0
 
 
-def before_each(f: Function) -> list[int]:
+def before_each(f: GcnFunction) -> list[int]:
     """Returns what may be outstanding before each instruction: the union over all paths to it."""
     found = [-1] * len(f.code)  # -1: not reached
     todo = [(0, 0 if f.kernel else ANYTHING)]
@@ -142,7 +142,7 @@ def before_each(f: Function) -> list[int]:
     return found
 
 
-def faults(f: Function) -> list[Fault]:
+def faults(f: GcnFunction) -> list[Fault]:
     """Lists where a function breaks a law, by line."""
     found = []
     for i, outstanding in zip(f.code, before_each(f), strict=True):

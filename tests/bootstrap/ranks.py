@@ -19,7 +19,7 @@ WAIT_S = 20.0  # what takes so long has failed
 _FORK = multiprocessing.get_context("fork")
 
 
-class Me:
+class RankContext:
     """The argument of a rank's function."""
 
     def __init__(self, rank: int, n_ranks: int, id: bytes, connection: Connection) -> None:
@@ -41,7 +41,7 @@ class Me:
         self._connection.recv()
 
 
-class Rank:
+class RankProcess:
     """A rank's process as the test sees it."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Job:
         self.id = unique_id() if id is None else id
         which = range(n_ranks) if ranks is None else ranks
         self.ranks = {
-            r: Rank(
+            r: RankProcess(
                 body,
                 (r, n_ranks, self.id),
                 given,
@@ -148,7 +148,7 @@ def _run(
 ) -> None:
     os.environ.update(environment)
     try:
-        value = body(Me(*me, connection), *given)
+        value = body(RankContext(*me, connection), *given)
     except BaseException:
         connection.send(("failed", traceback.format_exc()))
         raise

@@ -20,7 +20,7 @@ from hccc.runtime.bootstrap.rendezvous import (
     id_from_environment,
     library,
 )
-from tests.bootstrap.ranks import Job, Me, run
+from tests.bootstrap.ranks import Job, RankContext, run
 
 PREFIXES = ("HCCC_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "MPI_", "TORCHELASTIC_")
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -163,7 +163,7 @@ def test_what_is_missing_or_wrong_is_said(
     assert error.value.reason is Reason.BAD_ARGUMENT and said in str(error.value)
 
 
-def _finds(me: Me, times: int = 1) -> list[list[bytes]]:
+def _finds(me: RankContext, times: int = 1) -> list[list[bytes]]:
     got = []
     for _ in range(times):
         me.id = id_from_environment(me.rank)
@@ -223,7 +223,7 @@ def test_ranks_with_a_secret_meet_at_the_address(runtime: Path, root: str) -> No
     assert not list(runtime.rglob("*"))
 
 
-def _fails(me: Me) -> tuple[Reason, str]:
+def _fails(me: RankContext) -> tuple[Reason, str]:
     with pytest.raises(RendezvousError) as error:
         _finds(me)
     return error.value.reason, str(error.value)

@@ -15,10 +15,10 @@ import pytest
 
 from hccc.runtime.bootstrap.rendezvous import Bootstrap, Reason, RendezvousError, unique_id
 from tests.bootstrap.handshake import welcomed
-from tests.bootstrap.ranks import Job, Me, Rank, departure_within, run
+from tests.bootstrap.ranks import Job, RankContext, RankProcess, departure_within, run
 
 
-def _killed(me: Me) -> tuple[tuple[int, bool] | None, int | None, Reason]:
+def _killed(me: RankContext) -> tuple[tuple[int, bool] | None, int | None, Reason]:
     with me.open() as b:
         me.say("met")
         me.wait()
@@ -40,7 +40,7 @@ def test_a_killed_rank_is_told_within_a_second(n: int, victim: int) -> None:
             assert rank.result() == ((victim, False), victim, Reason.LOST)
 
 
-def _waits(me: Me) -> tuple[int | None, Reason, str]:
+def _waits(me: RankContext) -> tuple[int | None, Reason, str]:
     with me.open() as b:
         me.say("met")
         if me.rank == 1:
@@ -61,7 +61,7 @@ def test_a_killed_rank_ends_calls_without_a_deadline() -> None:
             assert "rank 1 has gone without a word" in message
 
 
-def _leaves(me: Me, leaver: int) -> tuple[int, bool] | None:
+def _leaves(me: RankContext, leaver: int) -> tuple[int, bool] | None:
     b = me.open()
     b.barrier()
     if me.rank == leaver:
@@ -77,7 +77,7 @@ def test_an_orderly_close_is_told_as_such(leaver: int) -> None:
     assert got == [None if r == leaver else (leaver, True) for r in range(4)]
 
 
-def _all_leave(me: Me) -> list[tuple[int, bool]]:
+def _all_leave(me: RankContext) -> list[tuple[int, bool]]:
     b = me.open()
     b.barrier()
     b.close()
@@ -89,7 +89,7 @@ def test_the_last_call_ends_well_where_others_leave_right_after_it() -> None:
         assert run(_all_leave, 4) == [[]] * 4
 
 
-def _late(me: Me) -> tuple[tuple[int | None, Reason, str] | None, list[bytes]]:
+def _late(me: RankContext) -> tuple[tuple[int | None, Reason, str] | None, list[bytes]]:
     with me.open() as b:
         failure = None
         if me.rank in (1, 3):
@@ -114,7 +114,7 @@ def test_the_late_are_named_and_the_job_goes_on() -> None:
         assert [gathered for _, gathered in job.results()] == [[b"\0", b"\1", b"\2", b"\3"]] * 4
 
 
-def _stopped(me: Me) -> tuple[int | None, Reason]:
+def _stopped(me: RankContext) -> tuple[int | None, Reason]:
     with me.open() as b:
         me.say("met")
         me.wait()
@@ -137,7 +137,7 @@ def test_a_stopped_rank_is_named_at_the_deadline(victim: int) -> None:
             assert job.ranks[r].result() == (victim, Reason.TIMEOUT)
 
 
-def _opens(me: Me, timeout: float) -> tuple[int | None, Reason, str]:
+def _opens(me: RankContext, timeout: float) -> tuple[int | None, Reason, str]:
     with pytest.raises(RendezvousError) as error:
         me.open(timeout)
     return error.value.rank, error.value.reason, str(error.value)
@@ -169,7 +169,7 @@ def test_a_rank_that_goes_before_all_have_met() -> None:
         assert "rank 1 went before all ranks had met" in message
 
 
-def _meets(me: Me) -> list[bytes]:
+def _meets(me: RankContext) -> list[bytes]:
     with me.open(5) as b:
         return b.gather(b"%d" % me.rank)
 
@@ -233,7 +233,7 @@ def test_the_roots_process_has_ended() -> None:
     assert error.value.reason is Reason.LOST
 
 
-def _tells(me: Me) -> list[tuple[int, bytes]]:
+def _tells(me: RankContext) -> list[tuple[int, bytes]]:
     with me.open() as b:
         b.barrier()
         b.notify(b"abort: rank %d" % me.rank)
@@ -255,7 +255,7 @@ def test_messages_reach_all_others_in_order() -> None:
             assert said == [b"abort: rank %d" % other, bytes(range(256))]
 
 
-def _quiet(me: Me) -> bool:
+def _quiet(me: RankContext) -> bool:
     with me.open() as b:
         b.barrier()
         quiet = not select.select([b], [], [], 0.05)[0]
@@ -272,7 +272,7 @@ def test_the_watch_is_quiet_while_nothing_happens() -> None:
         assert job.results() == [True, True]
 
 
-def _any_time(me: Me) -> tuple[int | None, Reason, str]:
+def _any_time(me: RankContext) -> tuple[int | None, Reason, str]:
     try:
         b = me.open(3)
         while True:
@@ -292,7 +292,7 @@ def test_ranks_are_killed_at_any_moment(seed: int) -> None:
         with Job(_any_time, n) as job:
             time.sleep(random.random() * 0.02)
             job.ranks[victim].kill()
-            others: list[Rank] = [rank for r, rank in job.ranks.items() if r != victim]
+            others: list[RankProcess] = [rank for r, rank in job.ranks.items() if r != victim]
             for rank in others:
                 named, reason, message = rank.result()
                 assert named == victim, (n, victim, message)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hccc.runtime.bootstrap.rendezvous import Bootstrap, Reason, RendezvousError, unique_id
-from tests.bootstrap.ranks import Job, Me, run
+from tests.bootstrap.ranks import Job, RankContext, run
 
 
-def _gather(me: Me) -> tuple[list[bytes], list[bytes], list[int], list[int]]:
+def _gather(me: RankContext) -> tuple[list[bytes], list[bytes], list[int], list[int]]:
     with me.open() as b:
         unequal = b.gather(b"of %d " % me.rank * me.rank)
         equal = b.gather_equal(bytes([me.rank]) * 1000)
@@ -32,7 +32,7 @@ def test_every_rank_gets_what_all_gave(n: int) -> None:
     assert hosts == [0] * n and len(set(pids)) == n
 
 
-def _large(me: Me, size: int) -> bool:
+def _large(me: RankContext, size: int) -> bool:
     with me.open() as b:
         return b.gather(bytes([me.rank]) * size) == [bytes([r]) * size for r in range(me.n_ranks)]
 
@@ -42,7 +42,7 @@ def test_much_data_and_none() -> None:
     assert all(run(_large, 3, 0))
 
 
-def _too_much(me: Me) -> tuple[Reason, int]:
+def _too_much(me: RankContext) -> tuple[Reason, int]:
     with me.open() as b:
         with pytest.raises(RendezvousError, match="16777217 bytes") as error:
             b.gather(b"x" * ((16 << 20) + 1))
@@ -54,7 +54,7 @@ def test_more_than_the_limit_is_an_error_before_anything_is_sent() -> None:
     assert run(_too_much, 2) == [(Reason.BAD_ARGUMENT, 0), (Reason.BAD_ARGUMENT, 1)]
 
 
-def _hosts(me: Me) -> list[int]:
+def _hosts(me: RankContext) -> list[int]:
     with me.open() as b:
         return [b.host(r) for r in range(me.n_ranks)] + [b.host(-1), b.host(me.n_ranks), b.pid(99)]
 
@@ -64,7 +64,7 @@ def test_hosts_are_numbered_by_their_lowest_rank() -> None:
     assert got == [[0, 1, 2, 0, 1, -1, -1, -1]] * 5
 
 
-def _again(me: Me, ids: list[bytes]) -> list[bytes]:
+def _again(me: RankContext, ids: list[bytes]) -> list[bytes]:
     said: list[bytes] = []
     for id in ids:
         me.id = id
@@ -79,7 +79,7 @@ def test_one_job_after_the_other() -> None:
     assert run(_again, 2, ids, id=ids[0]) == [[b"\0", b"\1"] * 10] * 2
 
 
-def _left(me: Me) -> tuple[set[str], set[str], list[str]]:
+def _left(me: RankContext) -> tuple[set[str], set[str], list[str]]:
     before = set(os.listdir("/proc/self/fd"))
     with me.open() as b:
         b.barrier()
@@ -110,7 +110,7 @@ def test_the_root_ends_when_all_have_met() -> None:
     assert not left
 
 
-def _two_calls(me: Me) -> tuple[Reason, int | None, str]:
+def _two_calls(me: RankContext) -> tuple[Reason, int | None, str]:
     with me.open() as b:
         with pytest.raises(RendezvousError) as error:
             if me.rank == 1:
@@ -126,7 +126,7 @@ def test_ranks_that_make_different_calls_are_all_told() -> None:
         assert "barrier" in message and "allgatherv" in message
 
 
-def _two_sizes(me: Me) -> tuple[Reason, int | None]:
+def _two_sizes(me: RankContext) -> tuple[Reason, int | None]:
     with me.open() as b, pytest.raises(RendezvousError) as error:
         b.gather_equal(b"x" * (4 + (me.rank == 2)))
     return error.value.reason, error.value.rank
@@ -151,7 +151,7 @@ def test_an_id_that_was_damaged(place: int) -> None:
         Bootstrap(bytes(id), 1, 0, 1)
 
 
-def _child(me: Me) -> tuple[bool, str]:
+def _child(me: RankContext) -> tuple[bool, str]:
     """Checks that a forked child has no part in the job and keeps none of its connections."""
     with me.open() as b:
         child = os.fork()

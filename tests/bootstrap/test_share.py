@@ -11,7 +11,7 @@ import pytest
 
 from hccc.runtime.bootstrap.rendezvous import Reason, RendezvousError
 from tests.bootstrap.client import close_all
-from tests.bootstrap.ranks import Job, Me, run
+from tests.bootstrap.ranks import Job, RankContext, run
 
 
 def _file(text: bytes) -> int:
@@ -20,7 +20,9 @@ def _file(text: bytes) -> int:
     return fd
 
 
-def _shares(me: Me, n_own: int, missing: list[tuple[int, int]]) -> list[list[bytes | None]]:
+def _shares(
+    me: RankContext, n_own: int, missing: list[tuple[int, int]]
+) -> list[list[bytes | None]]:
     with me.open() as b:
         own = [
             -1 if (me.rank, i) in missing else _file(b"%d of %d" % (i, me.rank))
@@ -56,7 +58,7 @@ def test_other_hosts_are_left_out() -> None:
         assert texts == [[b"0 of %d" % r] if hosts[r] == hosts[rank] else [None] for r in range(4)]
 
 
-def _shared_memory(me: Me) -> bytes:
+def _shared_memory(me: RankContext) -> bytes:
     with me.open() as b:
         got = b.share([_file(bytes(me.n_ranks))])
         for [fd] in got:
@@ -69,7 +71,7 @@ def test_they_are_of_the_same_file() -> None:
     assert run(_shared_memory, 3) == [b"\1\2\3"] * 3
 
 
-def _fails(me: Me, kind: str) -> tuple[int | None, Reason, str, bool]:
+def _fails(me: RankContext, kind: str) -> tuple[int | None, Reason, str, bool]:
     with me.open() as b:
         fd = _file(b"x")
         own = [fd]
@@ -118,7 +120,7 @@ def test_what_fails_at_one_rank_fails_at_all(
             assert (named, why) == (rank, reason) and said in message and same
 
 
-def _killed(me: Me) -> tuple[int | None, Reason] | None:
+def _killed(me: RankContext) -> tuple[int | None, Reason] | None:
     with me.open() as b:
         me.say("met")
         if me.rank == 1:

@@ -23,10 +23,10 @@ from hccc.runtime.bootstrap.rendezvous import (
 )
 from tests.bootstrap import handshake
 from tests.bootstrap.handshake import CLIENT, SERVER, VERSION
-from tests.bootstrap.ranks import Job, Me, run
+from tests.bootstrap.ranks import Job, RankContext, run
 
 
-def _meets(me: Me, timeout: float) -> list[bytes]:
+def _meets(me: RankContext, timeout: float) -> list[bytes]:
     with me.open(timeout) as b:
         return b.gather(bytes([me.rank]))
 
@@ -301,7 +301,7 @@ def test_who_was_turned_away_is_told_with_who_is_missing(monkeypatch: pytest.Mon
     assert "it has another secret" in message
 
 
-def _opens(me: Me) -> tuple[int | None, Reason, str] | list[bytes]:
+def _opens(me: RankContext) -> tuple[int | None, Reason, str] | list[bytes]:
     try:
         return _meets(me, 10)
     except RendezvousError as error:

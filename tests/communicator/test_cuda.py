@@ -37,7 +37,7 @@ def sums(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cuda.library(plans.compiled(plans.mesh_allreduce(3)), place, runtime)
 
 
-class Rank:
+class CudaRank:
     """A rank, its memory as arrays that the CPU reads too, and streams of the platform."""
 
     def __init__(self, communicator: Communicator, place: Path) -> None:
@@ -80,7 +80,7 @@ class Rank:
 
 def all_reduces(communicator: Communicator, place: Path) -> bool:
     """Checks AllReduce in and out of place, in both kinds of memory, in several streams."""
-    rank = Rank(communicator, place)
+    rank = CudaRank(communicator, place)
     me, n = rank.c.rank, rank.c.n_ranks
     streams = [None, rank.stream(), rank.stream()]
     for turn, count in enumerate((COUNT, 1, 70_001, COUNT)):
@@ -128,7 +128,7 @@ def async_error(c: Communicator, seconds: float) -> Lost:
 
 def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
     """Makes right calls, then a call that does not end at the other ranks, which only look."""
-    rank = Rank(communicator, place)
+    rank = CudaRank(communicator, place)
     x = rank.empty(COUNT)
     for _ in range(3):
         rank.all_reduce(x, x)
@@ -173,7 +173,7 @@ def test_errors_are_seen_later(
 
 
 def one_call(communicator: Communicator, place: Path) -> bool:
-    rank = Rank(communicator, place)
+    rank = CudaRank(communicator, place)
     x = rank.empty(COUNT)
     rank.all_reduce(x, x)
     rank.wait()
@@ -240,7 +240,7 @@ def test_a_fabric_without_a_channel(runtime: Path, sums: Path, tmp_path: Path) -
 
 
 def host_memory(communicator: Communicator, place: Path) -> str:
-    rank = Rank(communicator, place)
+    rank = CudaRank(communicator, place)
     x = np.zeros(COUNT, np.int32)
     with pytest.raises(CommunicatorError) as said:
         rank.all_reduce(x, x)
@@ -271,7 +271,7 @@ def again_and_again(communicator: Communicator, place: Path) -> bool:
     before: Any = None
     for turn in range(3):
         c = Communicator.from_environment()
-        rank = Rank(c, place)
+        rank = CudaRank(c, place)
         pointer = ctypes.c_void_p()
         assert not runtime_library().call("MemAlloc", ctypes.byref(pointer), COUNT * 4)
         x = np.ctypeslib.as_array((ctypes.c_int32 * COUNT).from_address(pointer.value or 0))
@@ -304,7 +304,7 @@ def two_devices(sums: Path, runtime: Path) -> list[int]:
     found = []
 
     def body(c: Communicator) -> None:
-        rank = Rank(c, sums)
+        rank = CudaRank(c, sums)
         rank.device.call("SetDevice", c.device)
         x = rank.foreign(COUNT)
         x[:] = pattern(c.rank, COUNT)
@@ -332,7 +332,7 @@ def test_threads_of_one_process_on_two_devices(runtime: Path, sums: Path) -> Non
 
 def captured(communicator: Communicator, place: Path) -> bool:
     """Checks a graph launched again and again while the monitor looks at events."""
-    rank = Rank(communicator, place)
+    rank = CudaRank(communicator, place)
     stream, me, n = rank.stream(), rank.c.rank, rank.c.n_ranks
     x, y = rank.empty(COUNT), rank.empty(COUNT)
     rank.all_reduce(x, y, stream)  # peers have mapped the memory

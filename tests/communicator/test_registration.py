@@ -80,7 +80,7 @@ def test_how_a_buffer_is_reached_can_be_read(sums: Path, tmp_path: Path) -> None
         assert "not of hcccMemAlloc: calls copy it" in theirs
 
 
-class Interface:
+class InterfaceOnly:
     """An array of a library that has the array interface only."""
 
     def __init__(self, of: np.ndarray[Any, Any]) -> None:
@@ -91,7 +91,7 @@ class Interface:
         return self.of.__array_interface__
 
 
-class Exporter:
+class DlpackOnly:
     """A tensor of a library that has DLPack only."""
 
     def __init__(self, of: np.ndarray[Any, Any]) -> None:
@@ -117,7 +117,7 @@ class OnGpu:
 
 def others(communicator: Communicator, sums: Path) -> list[str]:
     c = loaded(communicator, sums)
-    for kind in (Interface, Exporter):
+    for kind in (InterfaceOnly, DlpackOnly):
         x, y = (np.full(COUNT, c.rank + k, np.int32) for k in range(2))
         c.all_reduce(kind(x), kind(y))
         assert (y == 3).all()

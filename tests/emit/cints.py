@@ -52,7 +52,7 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-class Reader:
+class ExpressionReader:
     """A recursive descent over the tokens of one expression."""
 
     def __init__(self, text: str, names: Mapping[str, Any]) -> None:
@@ -122,7 +122,7 @@ class Reader:
 
 def evaluate(text: str, names: Mapping[str, int | Sequence[Any] | NDArray[np.integer[Any]]]) -> int:
     """Returns the int that C computes for `text`. Raises Trap."""
-    reader = Reader(text, names)
+    reader = ExpressionReader(text, names)
     result = reader.sum()
     assert not reader.peek() and result.bits == INT, text
     return result.value

@@ -22,7 +22,7 @@ from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import patterns
 
 
-class World:
+class PlanRanks:
     """All ranks of a plan in this process; flags live from launch to launch."""
 
     def __init__(self, library: Path, plan: Plan) -> None:

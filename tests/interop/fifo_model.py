@@ -125,7 +125,7 @@ class _Thread:
 
 
 @dataclass(slots=True)
-class Machine:
+class FifoMachine:
     """Memory and FIFOs of all ranks. `alias`: where an address of an in-place call really is."""
 
     algo: Element
@@ -144,13 +144,13 @@ class Machine:
         self.memory[self.alias.get(address, address)] = value
 
 
-def run(algo: Element, inputs: list[int], alias: dict[Address, Address], seed: int) -> Machine:
+def run(algo: Element, inputs: list[int], alias: dict[Address, Address], seed: int) -> FifoMachine:
     """Executes one tile of small chunks. inputs[r]: chunks in rank r's send buffer.
 
     Raises AssertionError when no block can go on, KeyError when memory is read before a write.
     """
     rng = random.Random(seed)
-    machine = Machine(algo, alias)
+    machine = FifoMachine(algo, alias)
     for rank, slots in enumerate(inputs):
         for slot in range(slots):
             machine.write(rank, "i", slot, Counter({(rank, slot): 1}))
@@ -171,7 +171,7 @@ def run(algo: Element, inputs: list[int], alias: dict[Address, Address], seed: i
     return machine
 
 
-def _advance(machine: Machine, thread: _Thread, mates: dict[int, _Thread]) -> bool:
+def _advance(machine: FifoMachine, thread: _Thread, mates: dict[int, _Thread]) -> bool:
     step = thread.block.children[thread.at]
     if step["depid"] >= 0 and mates[step["depid"]].done < step["deps"]:
         return False
@@ -184,7 +184,7 @@ def _advance(machine: Machine, thread: _Thread, mates: dict[int, _Thread]) -> bo
     return True
 
 
-def _perform(machine: Machine, step: Element, kind: str, rank: int, block: Element) -> bool:
+def _perform(machine: FifoMachine, step: Element, kind: str, rank: int, block: Element) -> bool:
     takes, gives = kind in ("r", "rcs", "rrc", "rrs", "rrcs"), kind in ("s", "rcs", "rrs", "rrcs")
     inbox = machine.fifos.setdefault((block["recv"], rank, block["chan"]), deque())
     outbox = machine.fifos.setdefault((rank, block["send"], block["chan"]), deque())

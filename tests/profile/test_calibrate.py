@@ -26,7 +26,7 @@ TOUCHED = (1 << 16, 1 << 20, 1 << 23)
 CACHE = 1 << 20  # bytes
 
 
-class Made:
+class TimedSession:
     """A session whose launches take the given times."""
 
     def __init__(self, seconds: float) -> None:
@@ -42,7 +42,7 @@ class Made:
 
 
 def case(work: Work, samples: list[float]) -> LaunchCase:
-    return LaunchCase("made up", work, Made(0.0), samples)
+    return LaunchCase("made up", work, TimedSession(0.0), samples)
 
 
 def works(cores: int) -> list[Work]:
@@ -155,7 +155,7 @@ def test_one_core_has_no_other_limit() -> None:
 
 def test_all_cases_take_turns() -> None:
     work = Work(0, 1, 1, 1, 0, 0, 0)
-    quick, slow = Made(1e-5), Made(1.0)
+    quick, slow = TimedSession(1e-5), TimedSession(1.0)
     cases = [LaunchCase("quick", work, quick), LaunchCase("slow", work, slow)]
     seen: list[int] = []
     assert measure(cases, 0.0, seen.append) == FEWEST == len(seen)

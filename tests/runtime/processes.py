@@ -78,7 +78,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Process:
+class EndedProcess:
     """One process: its exit status, where it sees memory, and its launches' outcomes."""
 
     code: int
@@ -159,7 +159,7 @@ class Processes:
         *options: str,
         more: Sequence[Sequence[str]] = (),
         timeout: float = 60,
-    ) -> list[Process]:
+    ) -> list[EndedProcess]:
         """Starts processes as `start` does and returns them once all have ended."""
         each = [[*options, *(more[i] if more else ())] for i in range(len(groups))]
         return ended(self.start(groups, launches, each), timeout)
@@ -195,7 +195,7 @@ class Processes:
         return c.input_blocks(rank), c.output_blocks(rank)
 
 
-def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list[Process]:
+def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list[EndedProcess]:
     """Returns the outcomes of processes once all have ended; none is left behind."""
     until = time.monotonic() + timeout
     found = []
@@ -205,7 +205,7 @@ def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list
             assert process.returncode <= 0, (process.returncode, complaint)
             places, *lines = said.splitlines() or [""]
             outcomes = [Outcome.of(line) for line in lines]
-            found.append(Process(process.returncode, places, complaint, outcomes))
+            found.append(EndedProcess(process.returncode, places, complaint, outcomes))
     finally:
         for process in running:
             process.kill()

@@ -105,7 +105,7 @@ CODE = st.lists(
 )
 
 
-def executed(f: gcn.Function) -> set[tuple[int, int]]:
+def executed(f: gcn.GcnFunction) -> set[tuple[int, int]]:
     """Returns every (instruction, operations outstanding before it) that a wavefront can reach."""
     seen, todo = set[tuple[int, int]](), [(0, 0)]
     while todo:
@@ -126,7 +126,9 @@ def test_what_is_found_is_what_an_execution_can_do(code: list[str]) -> None:
     assert {fault.line for fault in gcn.faults(f)} == wrong
 
 
-def assembly(kernel: Path, arch: str, *options: str, include: Path = INCLUDE) -> list[gcn.Function]:
+def assembly(
+    kernel: Path, arch: str, *options: str, include: Path = INCLUDE
+) -> list[gcn.GcnFunction]:
     """Compiles a kernel and returns its functions in assembly."""
     target = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib"]
     flags = ["-nogpuinc", "-O3", "-std=c++17", "-S", f"-I{include}", *options]
@@ -146,7 +148,7 @@ def kernel_of(name: str, transport: Transport, place: Path) -> Path:
     return path
 
 
-def check(found: list[gcn.Function]) -> None:
+def check(found: list[gcn.GcnFunction]) -> None:
     """Checks that the functions have barriers and write-backs, and no fault."""
     for wanted in ("s_barrier", "buffer_wbl2"):
         assert sum(f.count(wanted) for f in found) >= 3, wanted

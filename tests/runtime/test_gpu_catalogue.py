@@ -125,7 +125,7 @@ def test_the_c_entry_launches_the_plan_of_the_size(tmp_path: Path) -> None:
 
 
 @dataclass
-class Memory:
+class FakeMemory:
     """An array of a device."""
 
     size: int
@@ -140,8 +140,8 @@ class Memory:
         """Ignores the value."""
 
 
-class Event:
-    """Of a stream."""
+class FakeEvent:
+    """A stream's event, which records nothing."""
 
     def record(self) -> None:
         """Records nothing."""
@@ -155,10 +155,10 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, tuple[int, ...
     found: list[tuple[Path, tuple[int, ...], int, Params]] = []
     driver = SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 8)
     cupy = SimpleNamespace(
-        zeros=lambda size, _: Memory(size),
-        asarray=lambda array: Memory(array.size),
+        zeros=lambda size, _: FakeMemory(size),
+        asarray=lambda array: FakeMemory(array.size),
         asnumpy=lambda memory: np.zeros(memory.size, np.uint8),
-        cuda=SimpleNamespace(driver=driver, Event=Event, get_elapsed_time=lambda *_: 1.0),
+        cuda=SimpleNamespace(driver=driver, Event=FakeEvent, get_elapsed_time=lambda *_: 1.0),
     )
     monkeypatch.setattr(cuda, "find_device", lambda: CudaDevice(cupy, False, "sm_90", 132, True))
 
@@ -183,8 +183,8 @@ def test_the_communicator_launches_what_the_c_entry_does(
         for count in COUNTS:
             for window, micro in ((0, 0), (3, 0), (0, 4096)):
                 request = LaunchRequest(count, "float32", "sum", in_place, micro, window)
-                buffers = [Memory(count, np.dtype(np.float32)) for _ in range(4)]
-                outputs = buffers if in_place else [Memory(count, b.dtype) for b in buffers]
+                buffers = [FakeMemory(count, np.dtype(np.float32)) for _ in range(4)]
+                outputs = buffers if in_place else [FakeMemory(count, b.dtype) for b in buffers]
                 group.launch(buffers, outputs, request)
                 plan, shape = PICKS.range_of(request).plan, PICKS.shape_of(request)
                 source, grid, threads, params = launched[-1]

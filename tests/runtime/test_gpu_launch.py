@@ -48,7 +48,7 @@ STREAM = 0x1230
 
 
 class Record(ctypes.Structure):
-    """The record that fake_cuda.h keeps."""
+    """A record that fake_cuda.h keeps."""
 
     _fields_ = (
         ("calls", ctypes.c_int),
@@ -75,7 +75,7 @@ def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(place / "library.so"))
 
 
-class World:
+class GpuRanks:
     """Memory of all ranks, and the library."""
 
     def __init__(self, library: ctypes.CDLL, plan: Plan = PLAN) -> None:
@@ -124,13 +124,13 @@ def default_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def world(tmp_path: Path, default_library: Path) -> World:
+def world(tmp_path: Path, default_library: Path) -> GpuRanks:
     """Loads a copy of the default library, with a device of its own."""
     shutil.copy(default_library, tmp_path / "library.so")
-    return World(ctypes.CDLL(str(tmp_path / "library.so")))
+    return GpuRanks(ctypes.CDLL(str(tmp_path / "library.so")))
 
 
-def test_one_cooperative_launch_and_nothing_else(world: World) -> None:
+def test_one_cooperative_launch_and_nothing_else(world: GpuRanks) -> None:
     assert world.launch(window=3, micro_batch_bytes=1024, join_timeout_s=5) == OK
     record, shape = world.record, shape_of(PLAN)
     blocks = shape.blocks * shape.channels
@@ -150,7 +150,7 @@ def test_one_cooperative_launch_and_nothing_else(world: World) -> None:
 
 def test_it_records_where_the_library_was_built_to(tmp_path: Path) -> None:
     """Every micro-batch of every primitive of the ranks that are asked for, once."""
-    world, shape = World(built(PLAN, tmp_path, "-DHCCC_TRACE")), shape_of(PLAN)
+    world, shape = GpuRanks(built(PLAN, tmp_path, "-DHCCC_TRACE")), shape_of(PLAN)
     assert world.launch() == OK and world.right()
     blocks = shape.blocks * shape.channels
     with recording(tmp_path / "library.so", range(1, 3), blocks, 64) as recorder:
@@ -173,14 +173,14 @@ def test_it_records_where_the_library_was_built_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field, value", [("size", 8), ("slots", 3), ("blocks", 1)])
 def test_a_trace_that_makes_no_sense(tmp_path: Path, field: str, value: int) -> None:
-    world = World(built(PLAN, tmp_path, "-DHCCC_TRACE"))
+    world = GpuRanks(built(PLAN, tmp_path, "-DHCCC_TRACE"))
     with recording(tmp_path / "library.so", range(4), 8, 64) as recorder:
         setattr(recorder.trace, field, value)
         assert world.launch() == (BAD_ABI if field == "size" else BAD_ARGUMENT)
     assert world.record.launches == 0 and world.launch() == OK
 
 
-def test_launches_of_fewer_ranks(world: World) -> None:
+def test_launches_of_fewer_ranks(world: GpuRanks) -> None:
     """Each as a device of its own would: here, threads that launch at once."""
     world.device(units=64)
     for parts in ([(0, 2), (2, 2)], [(0, 1), (1, 3)], [(r, 1) for r in range(4)]):
@@ -191,7 +191,7 @@ def test_launches_of_fewer_ranks(world: World) -> None:
         assert world.right()
 
 
-def test_one_rank_travels_with_the_arguments(world: World) -> None:
+def test_one_rank_travels_with_the_arguments(world: GpuRanks) -> None:
     """So the device's memory needs no table of launched ranks."""
     with ThreadPoolExecutor(2) as pool:
         others = pool.submit(world.launch, 0, 3)
@@ -204,7 +204,7 @@ def test_one_rank_travels_with_the_arguments(world: World) -> None:
 
 
 def test_one_device_takes_all_ranks(tmp_path: Path) -> None:
-    world = World(built(PLAN, tmp_path, "-DHCCC_SYSTEM_SCOPE=0"))
+    world = GpuRanks(built(PLAN, tmp_path, "-DHCCC_SYSTEM_SCOPE=0"))
     assert world.launch() == OK and world.right()
     assert world.launch(0, 2) == BAD_ARGUMENT
     assert world.record.launches == 1
@@ -220,7 +220,7 @@ def test_one_device_takes_all_ranks(tmp_path: Path) -> None:
         ({"refuses": 1}, DEVICE),
     ],
 )
-def test_devices_that_cannot(world: World, device: dict[str, int], status: int) -> None:
+def test_devices_that_cannot(world: GpuRanks, device: dict[str, int], status: int) -> None:
     world.device(**device)
     assert world.launch() == status
     assert world.record.launches == 0
@@ -245,12 +245,12 @@ def test_devices_that_cannot(world: World, device: dict[str, int], status: int) 
         ({"count": 1 << 61}, TOO_LARGE),
     ],
 )
-def test_calls_that_cannot(world: World, change: dict[str, Any], status: int) -> None:
+def test_calls_that_cannot(world: GpuRanks, change: dict[str, Any], status: int) -> None:
     assert world.launch(**change) == status
     assert world.record.calls == 0
 
 
-def test_after_a_fault_a_launch_does_nothing(world: World) -> None:
+def test_after_a_fault_a_launch_does_nothing(world: GpuRanks) -> None:
     world.fault.claimed, world.fault.kind = 1, WaitKind.ABORTED
     before = [flags.copy() for flags in world.flags]
     assert world.launch() == OK
@@ -262,7 +262,7 @@ def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
     """Tables are in the device's memory, where only the kernel looks."""
     program = plans.hierarchical_mesh(2, 2)
     plan = driver.compile_program(program, Options(network_lowering="put")).plan
-    world = World(built(plan, tmp_path), plan)
+    world = GpuRanks(built(plan, tmp_path), plan)
     for far in (2, 3):
         world.ranks[far].flags = None
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
@@ -270,7 +270,7 @@ def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
     assert world.fault.flag in (2, 3)
 
 
-def test_a_rank_of_the_own_domain_without_memory_is_a_fault(world: World) -> None:
+def test_a_rank_of_the_own_domain_without_memory_is_a_fault(world: GpuRanks) -> None:
     world.ranks[2].flags = None
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
     assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.UNMAPPED)
@@ -279,7 +279,7 @@ def test_a_rank_of_the_own_domain_without_memory_is_a_fault(world: World) -> Non
 
 def test_a_ring_of_no_power_of_two_is_a_fault(tmp_path: Path) -> None:
     plan = driver.compile_program(plans.hierarchical_mesh(2, 2), Options()).plan
-    world = World(built(plan, tmp_path), plan)
+    world = GpuRanks(built(plan, tmp_path), plan)
     for far in (2, 3):
         world.ranks[far].flags = None
     memory = aligned_zeros(4096)

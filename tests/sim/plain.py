@@ -74,7 +74,7 @@ class Primitive:
 
 
 @dataclass(slots=True)
-class Block:
+class ThreadBlock:
     """A thread block: its remaining work, and its progress with the first item."""
 
     todo: list[tuple[int, int]]
@@ -84,7 +84,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class World:
+class Signals:
     """Flags and queues."""
 
     flags: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -258,7 +258,7 @@ def nest(rows: range, batches: int, window: int) -> Iterator[tuple[int, int]]:
                 yield p, m
 
 
-def ready(world: World, p: Primitive, m: int, slots: int) -> bool:
+def ready(world: Signals, p: Primitive, m: int, slots: int) -> bool:
     """Tells whether everything that `p` waits for is there."""
     if any(world.flags[p.rank, f] <= m for f in p.waits):
         return False
@@ -302,9 +302,9 @@ def times(
     whole = (payload * (batches - 1) + last) * plan.channels * plan.collective.chunks_per_block
     prims = primitives(plan, network, costs, in_place, whole)
     ways = {(x.src, x.dst): network.way(x.src, x.dst) for p in prims for x in p.hands}
-    capacity, world, now, ends = network.capacity, World(), 0.0, {}
+    capacity, world, now, ends = network.capacity, Signals(), 0.0, {}
     blocks = [
-        Block(list(nest(range(int(a), int(b)), batches, window)))
+        ThreadBlock(list(nest(range(int(a), int(b)), batches, window)))
         for a, b in zip(plan.tb_ptr[:-1], plan.tb_ptr[1:], strict=True)
     ]
 
@@ -385,7 +385,7 @@ def times(
     return ends
 
 
-def deliver(world: World, least: float) -> bool:
+def deliver(world: Signals, least: float) -> bool:
     """Delivers in order: sends finished transfers on their way, counts arrivals; tells if any."""
     changed = False
     for line in world.pairs.values():

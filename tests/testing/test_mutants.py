@@ -34,7 +34,7 @@ from tests.marks import slow
 
 
 @dataclass(frozen=True)
-class Mutant:
+class PassMutant:
     """`old` is replaced by `new` in a pass's module."""
 
     what: str
@@ -44,136 +44,136 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant(
+    PassMutant(
         "reads of a changed chunk wait for nothing",
         "depend",
         "edges[fill] = writer[s]\n                fill += 1",
         "pass",
     ),
-    Mutant(
+    PassMutant(
         "a write does not wait for the write before it",
         "depend",
         "edges[fill] = writer[d]  # never the writer of s: a task writes one rank\n"
         "                fill += 1",
         "pass",
     ),
-    Mutant(
+    PassMutant(
         "a write does not wait for reads",
         "depend",
         "r = reader[d] if writer[d] >= 0 or overwrites[i] else -1",
         "r = -1",
     ),
-    Mutant(
+    PassMutant(
         "in place is forgotten: first writes never wait",
         "depend",
         "if writer[d] >= 0 or overwrites[i]",
         "if writer[d] >= 0",
     ),
-    Mutant("only the last of several reads is waited for", "depend", "r = older[r]", "r = -1"),
-    Mutant(
+    PassMutant("only the last of several reads is waited for", "depend", "r = older[r]", "r = -1"),
+    PassMutant(
         "a changed source is taken from the send buffer",
         "depend",
         "            if writer[s] >= 0:",
         "            initial[i] |= SOURCE_INITIAL\n            if writer[s] >= 0:",
     ),
-    Mutant(
+    PassMutant(
         "a changed target is taken from the send buffer",
         "depend",
         "if writer[d] < 0 and op:",
         "if op:",
     ),
-    Mutant(
+    PassMutant(
         "an unchanged source is taken for changed", "depend", "initial[i] |= SOURCE_INITIAL", "pass"
     ),
-    Mutant(
+    PassMutant(
         "chains grow over readers in between",
         "fuse",
         "if nearest > i and end[h] == j",
         "if end[h] == j",
     ),
-    Mutant(
+    PassMutant(
         "a chain keeps its first member's place",
         "fuse",
         "return contract(p, end, keep_src",
         "return contract(p, head_of(end), keep_src",
     ),
-    Mutant(
+    PassMutant(
         "a chain loses a source",
         "fuse",
         "keep_src = ~own | (first[end[row]] == row)",
         "keep_src = ~own",
     ),
-    Mutant(
+    PassMutant(
         "a chain adds the own value twice",
         "fuse",
         "keep_src = ~own | (first[end[row]] == row)",
         "keep_src = own | ~own",
     ),
-    Mutant(
+    PassMutant(
         "puts of different chunks are one put",
         "fuse",
         "place = p.owner[puts].astype(np.int64) * n_chunks + p.chunk[puts]",
         "place = p.owner[puts].astype(np.int64)",
     ),
-    Mutant(
+    PassMutant(
         "a put joins an earlier one before it may",
         "fuse",
         "if last_pred[k] < h and total",
         "if total",
     ),
-    Mutant(
+    PassMutant(
         "two scratch values share a slot",
         "place",
         "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
         "slot = places_of(order, counts) // 2 + p.scratch_slots[at_rank]",
     ),
-    Mutant(
+    PassMutant(
         "values share scratch slots with what lands there",
         "place",
         "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
         "slot = places_of(order, counts)",
     ),
-    Mutant(
+    PassMutant(
         "values go to scratch where the rank wants them",
         "place",
         "home = value & c.wants(o.rank, o.slot)",
         "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)",
     ),
-    Mutant(
+    PassMutant(
         "nothing is copied aside in place", "place", "if c.swaps_in_place else p", "if False else p"
     ),
-    Mutant(
+    PassMutant(
         "nobody waits for what is copied aside",
         "place",
         "rows = np.concatenate([p.deps.owner() + m, readers[0] + m, writers[0] + m])\n"
         "    values = np.concatenate([p.deps.index + m, readers[1], writers[1]])",
         "rows, values = p.deps.owner() + m, p.deps.index + m",
     ),
-    Mutant(
+    PassMutant(
         "chunks that stay are not copied out of place",
         "place",
         "return _own_copies(p, c)",
         "return p",
     ),
-    Mutant(
+    PassMutant(
         "chunks that stay are copied in place only",
         "place",
         "Guard.OUT_OF_PLACE, first=False",
         "Guard.IN_PLACE, first=False",
     ),
-    Mutant(
+    PassMutant(
         "send slots are off by one",
         "place",
         "buffer[start], slot[start] = Buffer.INPUT, c.input_slot(",
         "buffer[start], slot[start] = Buffer.INPUT, (c.input_slot(o.slot[start] * 0) + ",
     ),
-    Mutant(
+    PassMutant(
         "a block runs backwards",
         "sync",
         'row = np.argsort(block, kind="stable")',
         "row = np.lexsort((-np.arange(len(p)), block))",
     ),
-    Mutant(
+    PassMutant(
         "two blocks of a rank are merged in the wrong order",
         "sync",
         'block = base[p.owner] + tb\n    row = np.argsort(block, kind="stable")',
@@ -181,121 +181,121 @@ MUTANTS = [
         "    base = np.cumsum(n_tb) - n_tb\n    block = base[p.owner] + tb\n"
         "    row = np.lexsort((-late, block))",
     ),
-    Mutant(
+    PassMutant(
         "dependencies on the block before are dropped",
         "sync",
         "apart = block[row] != block[pred]",
         "apart = block[row] > block[pred] + 1",
     ),
-    Mutant(
+    PassMutant(
         "all waits count as implied by the rest",
         "sync",
         "kept: B1 = implied[np.searchsorted(key, mine)] == 0",
         "kept: B1 = implied[np.searchsorted(key, mine)] == 2",
     ),
-    Mutant(
+    PassMutant(
         "one wait in five is forgotten",
         "sync",
         "    return kept\n",
         "    kept[::5] = False\n    return kept\n",
     ),
-    Mutant(
+    PassMutant(
         "staged: local waits are dropped, messages have flags",
         "sync",
         "wanted, both = ~sent,",
         "wanted, both = sent,",
     ),
-    Mutant(
+    PassMutant(
         "a put has arrived when its thread block goes on",
         "sync",
         "(consumer, producer), (away & writes, rank), queues)",
         "(consumer, producer), (away & ~away, rank), queues)",
     ),
-    Mutant(
+    PassMutant(
         "copies whose ends change later are puts",
         "lower",
         "lasting[pred[over & (table[pred, OP] != RRC)]] = False",
         "pass",
     ),
-    Mutant(
+    PassMutant(
         "all that lands at a rank lands in one slot",
         "lower",
         "slot[lands] = places_among(table[lands, DST])",
         "slot[lands] = 0",
     ),
-    Mutant(
+    PassMutant(
         "a recv does not wait for readers of its place",
         "lower",
         "if table[p, SRC] == table[t, DST]:",
         "if False:",
     ),
-    Mutant(
+    PassMutant(
         "messages of a queue are merged in any order",
         "fuse",
         "merged = reordered(_merged(p, level, messages=True))",
         "merged = _merged(p, level, messages=True)",
     ),
-    Mutant(
+    PassMutant(
         "one primitive sends twice through a queue",
         "fuse",
         "if used_twice(merged.src) or used_twice(merged.dst) else merged",
         "if False else merged",
     ),
-    Mutant(
+    PassMutant(
         "a message that is passed on counts as a put of the value before it",
         "fuse",
         "alone = (p.src.counts() == 1) & ~_from_queue(p) & _mergeable(p, messages)",
         "alone = (p.src.counts() == 1) & _mergeable(p, messages)",
     ),
-    Mutant(
+    PassMutant(
         "queues that cannot carry every window may have any",
         "limit_window",
         "    if not len(stuck_for_long(plan, enforced(plan))):\n        return plan\n",
         "    return plan\n",
     ),
-    Mutant(
+    PassMutant(
         "a flag is raised at the producer's rank",
         "sync",
         "return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags",
         "return waits, Posts(ptr, owner[poster][by_post], flag[by_post]), n_flags",
     ),
-    Mutant(
+    PassMutant(
         "flags of a rank collide",
         "sync",
         "flag = places_of(number, n_flags).astype(np.int32)",
         "flag = places_of(number, n_flags).astype(np.int32) // 2 * 2",
     ),
-    Mutant(
+    PassMutant(
         "an edge counts as implied when only its own start is reached",
         "ancestry",
         "if x >= 0 and j != k and _seen(label, pred[k], x):",
         "if x >= 0 and _seen(label, pred[k], x):",
     ),
-    Mutant(
+    PassMutant(
         "program order counts for one primitive too many",
         "ancestry",
         "return a <= b\n",
         "return a <= b + 1\n",
     ),
-    Mutant(
+    PassMutant(
         "a subtree is one primitive too wide",
         "ancestry",
         "label[i, end] = free[i] + size[i] - 2",
         "label[i, end] = free[i] + size[i] - 1",
     ),
-    Mutant(
+    PassMutant(
         "clocks: an edge counts as implied when its own start is reached",
         "clocks",
         "apart = sibling != edge",
         "apart = sibling >= 0",
     ),
-    Mutant(
+    PassMutant(
         "clocks: program order counts for one primitive too many",
         "clocks",
         "column[block[a]]] > graph.position[a]",
         "column[block[a]]] >= graph.position[a]",
     ),
-    Mutant(
+    PassMutant(
         "a primitive moves to another block without its order",
         "allocate",
         "    return Blocks(p, _within_rank(connected, block)[connected.of])",
@@ -317,7 +317,7 @@ def head_of(end):
 """
 
 
-def mutated(m: Mutant) -> types.ModuleType:
+def mutated(m: PassMutant) -> types.ModuleType:
     """Returns the pass's module with its one change, in plain Python."""
     room = "analysis" if m.module in ("clocks", "ancestry") else "passes"
     original = importlib.import_module(f"hccc.{room}.{m.module}")
@@ -376,19 +376,19 @@ def without_shortcut(answers: int) -> EdgeAnswers:
     return lambda _, ptr, pred, limit: np.full(len(pred), answers, np.uint8)
 
 
-def implied_edges(m: Mutant, module: types.ModuleType) -> EdgeAnswers:
+def implied_edges(m: PassMutant, module: types.ModuleType) -> EdgeAnswers:
     """Returns `clocks.implied_edges` with the mutant in its part (clocks or ancestry)."""
     if m.module == "clocks":
         vars(module)["settle_edges"] = without_shortcut(module.UNKNOWN)
         spoiled: EdgeAnswers = module.implied_edges
         return spoiled
-    clocks = mutated(Mutant("none", "clocks", "from __future__", "from __future__"))
+    clocks = mutated(PassMutant("none", "clocks", "from __future__", "from __future__"))
     vars(clocks).update(labels=module.labels, settle_edges=module.settle_edges)
     whole: EdgeAnswers = clocks.implied_edges
     return whole
 
 
-def caught(m: Mutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
+def caught(m: PassMutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
     """Returns the refusal of the first plan that the mutant spoils, or None."""
     module = mutated(m)
     if m.module in ("clocks", "ancestry"):

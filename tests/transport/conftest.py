@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hccc.runtime.transport.ucx_transport import available
-from tests.transport.ends import Process
+from tests.transport.ends import EndProcess
 
 SIZE = 16 << 20
 TURN = 2**32 - 20  # the rings' turns pass 2^32 soon
@@ -27,7 +27,7 @@ def environment(layers: str) -> dict[str, str]:
     return {**os.environ, "UCX_TLS": layers, "HCCC_NETWORK": "lo"}
 
 
-def join(processes: list[Process]) -> None:
+def join(processes: list[EndProcess]) -> None:
     """Connects processes that have an End, each with every other, and starts them."""
     blobs = [process.call("blob") for process in processes]
     for rank, process in enumerate(processes):
@@ -40,12 +40,12 @@ def join(processes: list[Process]) -> None:
         process.call("ready")
 
 
-def made(n: int, layers: str = "tcp,self", **options: object) -> list[Process]:
+def made(n: int, layers: str = "tcp,self", **options: object) -> list[EndProcess]:
     """Starts n connected ranks of this host."""
-    return opened([Process(environment(layers)) for _ in range(n)], **options)
+    return opened([EndProcess(environment(layers)) for _ in range(n)], **options)
 
 
-def opened(processes: list[Process], **options: object) -> list[Process]:
+def opened(processes: list[EndProcess], **options: object) -> list[EndProcess]:
     """Connects and starts ranks in these processes."""
     for rank, process in enumerate(processes):
         process.tell("End", rank, len(processes), SIZE, turn=TURN, **options)
@@ -56,7 +56,7 @@ def opened(processes: list[Process], **options: object) -> list[Process]:
 
 
 @pytest.fixture(scope="module", params=["tcp,self", "shm,tcp,self"])
-def pair(request: pytest.FixtureRequest, ucx: None) -> Iterator[list[Process]]:
+def pair(request: pytest.FixtureRequest, ucx: None) -> Iterator[list[EndProcess]]:
     """Yields two ranks."""
     processes = made(2, request.param, slice_bytes=1 << 18)
     yield processes

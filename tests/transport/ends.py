@@ -44,7 +44,7 @@ class Message(NamedTuple):
         return np.random.default_rng(self.seed).integers(0, 256, self.size, np.uint8)
 
 
-class _Told:
+class _Expected:
     """Which counters have told of which messages."""
 
     def __init__(self, messages: list[Message]) -> None:
@@ -216,7 +216,7 @@ class End:
         """Awaits the messages that `send` sends, each with a counter raised at last. Lists the
         counters raised before earlier messages of their block, or, without a block, of their
         rank."""
-        told = _Told([Message._make(m) for m in messages])
+        told = _Expected([Message._make(m) for m in messages])
         begin = time.monotonic()
         wrong: list[str] = []
         while told.waiting:
@@ -267,7 +267,7 @@ def _wait(condition: Any) -> None:
         time.sleep(0.0002)
 
 
-class Process:
+class EndProcess:
     """An End in a process of its own: methods as End's. before: the command that starts the
     process, as `ip netns exec NAME`; environment: of it."""
 

@@ -14,7 +14,7 @@ import pytest
 from hccc.base.diagnostics import UserError
 from tests.marks import LONG
 from tests.transport.conftest import TURN, made
-from tests.transport.ends import LINE, End, Message, Process, joined
+from tests.transport.ends import LINE, End, EndProcess, Message, joined
 
 LARGE = 8 << 20
 
@@ -24,7 +24,7 @@ def message(tb: int, size: int, value: int) -> Message:
     return Message(tb, tb * LARGE, size, tb, 0, LINE * (tb + 1), value)
 
 
-def carried(source: Process, target: Process, peer: int, tb: int, value: int) -> None:
+def carried(source: EndProcess, target: EndProcess, peer: int, tb: int, value: int) -> None:
     """Checks that a message arrives."""
     one = message(tb, 1000, value)
     source.call("send", peer, [one])

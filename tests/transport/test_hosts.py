@@ -15,7 +15,7 @@ import pytest
 
 from tests.benchmarks.conftest import FOLDER, module_of
 from tests.transport.conftest import SIZE, opened
-from tests.transport.ends import LINE, Message, Process
+from tests.transport.ends import LINE, EndProcess, Message
 
 BENCHMARKS = FOLDER.parent
 namespaces = module_of(BENCHMARKS, "namespaces")
@@ -30,12 +30,12 @@ def possible(ucx: None) -> None:
 
 
 @pytest.fixture(params=[(2, "1gbit"), (2, "10gbit"), (4, "1gbit"), (4, "10gbit")], ids=str)
-def ranks(request: pytest.FixtureRequest) -> Iterator[list[Process]]:
+def ranks(request: pytest.FixtureRequest) -> Iterator[list[EndProcess]]:
     """Yields a rank on each of n hosts."""
     n, rate = request.param
     environment = {**os.environ, "HCCC_NETWORK": namespaces.DEVICE}
     with namespaces.hosts(n, rate) as hosts:
-        processes = opened([Process(environment, host.before()) for host in hosts])
+        processes = opened([EndProcess(environment, host.before()) for host in hosts])
         yield processes
         assert [process.end() for process in processes] == [0] * n
 
@@ -56,7 +56,7 @@ def parted(peers: int, peer: int, seed: int) -> list[Message]:
     return [*messages, Message(0, place, 0, -1, 0, LINE * (8 * peer), 100)]
 
 
-def test_all_send_to_all(ranks: list[Process]) -> None:
+def test_all_send_to_all(ranks: list[EndProcess]) -> None:
     n = len(ranks)
     for seed in range(3):
         for process in ranks:
@@ -77,7 +77,7 @@ def test_all_send_to_all(ranks: list[Process]) -> None:
 def test_a_line_that_is_cut_is_told_at_the_deadline() -> None:
     environment = {**os.environ, "HCCC_NETWORK": namespaces.DEVICE}
     with namespaces.hosts(2, "1gbit") as hosts:
-        a, b = opened([Process(environment, host.before()) for host in hosts], timeout_s=0.5)
+        a, b = opened([EndProcess(environment, host.before()) for host in hosts], timeout_s=0.5)
         cut = ["ip", "-n", hosts[0].namespace, "link", "set", namespaces.DEVICE, "down"]
         subprocess.run(cut, check=True)
         a.call("send", 1, [Message(0, 0, 1 << 20, 0, 0, LINE, 1)])

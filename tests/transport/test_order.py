@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.transport.conftest import TURN
-from tests.transport.ends import LINE, Message, Process
+from tests.transport.ends import LINE, EndProcess, Message
 
 SIZES = st.one_of(st.just(0), st.integers(1, 300), st.integers(1, 20_000), st.integers(1, 1 << 20))
 BLOCKS = st.sampled_from([(0, 0), (0, 1), (1, 0), (7, 3), (-1, 0)])
@@ -30,7 +30,7 @@ def lay_out(facts: list[tuple[int, tuple[int, int], bool, int, int]]) -> list[Me
 )
 @given(facts=st.lists(FACTS, max_size=12), back=st.lists(FACTS, max_size=3))
 def test_counters_come_after_their_bytes(
-    pair: list[Process],
+    pair: list[EndProcess],
     facts: list[tuple[int, tuple[int, int], bool, int, int]],
     back: list[tuple[int, tuple[int, int], bool, int, int]],
 ) -> None:
@@ -47,7 +47,7 @@ def test_counters_come_after_their_bytes(
         assert process.call("failed") == []
 
 
-def test_turns_pass_two_to_the_32(pair: list[Process]) -> None:
+def test_turns_pass_two_to_the_32(pair: list[EndProcess]) -> None:
     for process in pair:
         process.call("clear")
     turn = pair[0].call("turn_now")

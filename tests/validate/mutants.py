@@ -40,7 +40,7 @@ OF_ALL = {"rank", "node", "local", "tb", "i", "turn", "at"}
 LOCAL = re.compile(r"(?:rank|node|local|tb|i|turn|at|[a-z]+\d+|hccc_table\d+|\w+_blocks\d+)\Z")
 
 
-class Mutant(NamedTuple):
+class TextMutant(NamedTuple):
     """A mutated text, and the change with its line."""
 
     text: str
@@ -48,7 +48,7 @@ class Mutant(NamedTuple):
     what: str
 
 
-def mutants(text: str) -> Iterator[Mutant]:
+def mutants(text: str) -> Iterator[TextMutant]:
     """Yields every mutant of a text: numbers, operators, names, arguments and statements. Comments
     and includes stay."""
     tokens = [
@@ -88,7 +88,7 @@ def _others(token: str, text: str) -> Iterator[str]:
             yield from [n for n in near if n != token][:3]
 
 
-def _without_argument(text: str, tokens: Sequence[re.Match[str]], comma: int) -> Mutant:
+def _without_argument(text: str, tokens: Sequence[re.Match[str]], comma: int) -> TextMutant:
     """Drops the text between a comma and the next comma of its depth, or the end."""
     depth, k = 0, comma + 1
     while k < len(tokens) and (depth or tokens[k][0] not in ",)}"):
@@ -97,6 +97,6 @@ def _without_argument(text: str, tokens: Sequence[re.Match[str]], comma: int) ->
     return _mutant(text, tokens[comma].start(), tokens[min(k, len(tokens) - 1)].start(), "")
 
 
-def _mutant(text: str, start: int, end: int, other: str) -> Mutant:
+def _mutant(text: str, start: int, end: int, other: str) -> TextMutant:
     line = text.count("\n", 0, start) + 1
-    return Mutant(text[:start] + other + text[end:], line, f"{text[start:end]!r} -> {other!r}")
+    return TextMutant(text[:start] + other + text[end:], line, f"{text[start:end]!r} -> {other!r}")

@@ -24,7 +24,7 @@ from hccc.validate.execute import execute
 from hccc.validate.tables import OF_PRIMITIVES, UNORDERED, Rows, expected
 from tests.marks import LONG, slow
 from tests.validate.conftest import CPU, CUDA, HIP, TRANSPORTS, emitted
-from tests.validate.mutants import Mutant, mutants
+from tests.validate.mutants import TextMutant, mutants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIRECT, STAGED, AUTO = TRANSPORTS
@@ -49,7 +49,7 @@ def judged(plan: Plan, target: Target, part: int, most: int) -> Counter[str]:
     random.Random(0).shuffle(chosen)
     lines = files[name].decode().splitlines()
 
-    def judge(mutant: Mutant) -> str:
+    def judge(mutant: TextMutant) -> str:
         edited, found = {**files, name: mutant.text.encode()}, original
         for one in targets:
             try:

@@ -106,7 +106,7 @@ def test_archives_need_no_cxx_library(tmp_path: Path, cmake: str) -> None:
 def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
     options = ["-DHCCC_DTYPES=float32;int8", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_COMPILER="]
     place = built(cmake, written(GATHER, tmp_path / "k"), *options)
-    world = launch.World(next(place.rglob(f"lib{GATHER.name}.so")), GATHER)
+    world = launch.PlanRanks(next(place.rglob(f"lib{GATHER.name}.so")), GATHER)
     assert world.wrong(Pattern(GATHER.collective, "float32", "sum", 100)) == 0
     assert world.wrong(Pattern(GATHER.collective, "uint8", "sum", 100, 1)) == 0
     with pytest.raises(AssertionError, match="'is': 6"):
@@ -115,7 +115,7 @@ def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
 
 def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> None:
     place = built(cmake, written(RING, tmp_path / "k"), *ONE, "-DBUILD_SHARED_LIBS=ON")
-    world = launch.World(next(place.rglob("lib*.so")), RING)
+    world = launch.PlanRanks(next(place.rglob("lib*.so")), RING)
     assert world.wrong(Pattern(RING.collective, "float32", "sum", 100)) == 0
     for dtype, op in (("float64", "sum"), ("float32", "prod")):
         with pytest.raises(AssertionError, match="'is': 6"):  # HCCC_NOT_BUILT

@@ -54,7 +54,7 @@ def library(
 def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
     plan = CASES[case]
     dtype = "int32" if plan.collective.reduces else "uint32"
-    world = launch.World(library(plan, tmp_path / "k", cxx, dtype, "sum"), plan)
+    world = launch.PlanRanks(library(plan, tmp_path / "k", cxx, dtype, "sum"), plan)
     for seed, count in enumerate((0, 1, 7, 1000, 4099)):
         for in_place in (False, True):
             p = Pattern(plan.collective, dtype, "sum", count, seed)
@@ -68,14 +68,14 @@ def test_nodes_that_do_not_divide_the_ranks(gpus: int, tmp_path: Path, cxx: str)
     for case in ("hierarchical", "allgather"):
         plan = replace(CASES[case], gpus_per_node=gpus)
         plan_check.check(plan)
-        world = launch.World(library(plan, tmp_path / case, cxx, "uint32", "sum"), plan)
+        world = launch.PlanRanks(library(plan, tmp_path / case, cxx, "uint32", "sum"), plan)
         p = Pattern(plan.collective, "uint32", "sum", 1000)
         assert world.wrong(p, micro_batch_bytes=256) == 0
 
 
 def test_what_a_plan_does_not_serve_is_refused(tmp_path: Path, cxx: str) -> None:
     plan = replace(CASES["ring"], in_place=False, max_window=2)
-    world = launch.World(library(plan, tmp_path / "k", cxx, "int32", "sum"), plan)
+    world = launch.PlanRanks(library(plan, tmp_path / "k", cxx, "int32", "sum"), plan)
     p = Pattern(plan.collective, "int32", "sum", 500)
     assert world.wrong(p, micro_batch_bytes=64) == 0
     with pytest.raises(AssertionError, match="'is': 2"):
@@ -85,7 +85,7 @@ def test_what_a_plan_does_not_serve_is_refused(tmp_path: Path, cxx: str) -> None
 @pytest.mark.parametrize("op", ["avg", "max"])
 def test_other_reductions(op: str, tmp_path: Path, cxx: str) -> None:
     plan = CASES["ring"]
-    world = launch.World(library(plan, tmp_path / "k", cxx, "bfloat16", op), plan)
+    world = launch.PlanRanks(library(plan, tmp_path / "k", cxx, "bfloat16", op), plan)
     assert world.wrong(Pattern(plan.collective, "bfloat16", op, 777)) == 0
 
 

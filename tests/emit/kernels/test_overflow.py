@@ -71,7 +71,7 @@ def test_a_product_beyond_int_reaches_the_right_slots(
     check(plan)
     built = library(plan, tmp_path / "k", cxx, "uint32", "sum", SANITIZE)
     assert f"i * {factor}LL" in (tmp_path / "k" / "scattered_cpu.cpp").read_text()
-    world = launch.World(built, plan)
+    world = launch.PlanRanks(built, plan)
     count, size = 4, 4  # 16 bytes a chunk, which is a block
     inputs, outputs = (
         [aligned_zeros(chunks * count * size).view(np.uint32) for _ in range(RANKS)]
@@ -94,7 +94,7 @@ def test_no_kernel_overflows(
 ) -> None:
     plan = plans.compiled(plans.hierarchical_mesh(2, 2, channels=2), transport=transport)
     built = library(plan, tmp_path / "k", cxx, "uint32", "sum", SANITIZE)
-    world = launch.World(built, plan)
+    world = launch.PlanRanks(built, plan)
     for count in (1, 1000):
         pattern = Pattern(plan.collective, "uint32", "sum", count)
         assert world.wrong(pattern, micro_batch_bytes=64) == 0

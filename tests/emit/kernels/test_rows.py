@@ -35,7 +35,7 @@ def in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_compute_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
     plan = PLANS[case]
     dtype = "int32" if plan.collective.reduces else "uint32"
-    world = launch.World(library(plan, tmp_path / "k", cxx, dtype, "sum"), plan)
+    world = launch.PlanRanks(library(plan, tmp_path / "k", cxx, dtype, "sum"), plan)
     assert "kind[i]" in (tmp_path / "k" / f"{plan.name}_cpu.cpp").read_text()
     for seed, count in enumerate((0, 1, 7, 1000, 4099)):
         for in_place in (False, True):

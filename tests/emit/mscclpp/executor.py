@@ -56,7 +56,7 @@ class Thread:
         return not self.pending and self.at >= len(self.spec["ops"])
 
 
-class Machine:
+class ExecutorMachine:
     """All ranks' memory, channels and semaphores."""
 
     def __init__(self, text: str, alias: dict[Address, Address]) -> None:

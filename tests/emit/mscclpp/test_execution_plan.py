@@ -22,7 +22,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.lang.transfer import load as transfer
 from hccc.testing import correct_programs
-from tests.emit.mscclpp.executor import Machine
+from tests.emit.mscclpp.executor import ExecutorMachine
 from tests.health_checks import EVERY_CHECK
 from tests.interop.expected import aliases, wanted
 from tests.marks import LONG
@@ -57,7 +57,7 @@ def executes(made: Plan, in_place: bool, seeds: range, text: str | None = None) 
     """Checks that the export gives the collective's result, launch after launch; returns it."""
     text = text or mscclpp_json.dumps(made, in_place, domain=made.n_ranks)
     c, channels = made.collective, made.channels
-    machine = Machine(text, aliases(c, channels) if in_place else {})
+    machine = ExecutorMachine(text, aliases(c, channels) if in_place else {})
     inputs = [c.input_blocks(r) * c.chunks_per_block * channels for r in range(c.n_ranks)]
     for seed in seeds:
         machine.launch(inputs, seed)

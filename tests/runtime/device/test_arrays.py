@@ -20,14 +20,14 @@ from tests.runtime.device.harness import Runtime
 CODES = {"i": 0, "u": 1, "f": 2}
 
 
-class Interface:
+class InterfaceArray:
     """An array that has only an array interface."""
 
     def __init__(self, name: str, **found: Any) -> None:
         setattr(self, name, found)
 
 
-class Exporter:
+class DlpackArray:
     """An array of a library with DLPack, of any device and element type."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Exporter:
         return new(ctypes.addressof(self._kept), self._name, None)
 
 
-class OnlyDLPack:
+class ForeignArray:
     """A NumPy array as another library's."""
 
     def __init__(self, array: Any) -> None:
@@ -105,8 +105,8 @@ def test_arrays_of_numpy(dtype: str) -> None:
 def test_arrays_of_any_library_on_the_host(dtype: str) -> None:
     array = np.zeros((3, 4), numpy_of(dtype))[1:]
     expected = (array.ctypes.data, array.nbytes, dtype, (2, 4), "cpu", 0, True)
-    interface = Interface("__array_interface__", **array.__array_interface__)
-    for given_ in (OnlyDLPack(array), interface):
+    interface = InterfaceArray("__array_interface__", **array.__array_interface__)
+    for given_ in (ForeignArray(array), interface):
         found = buffer_of(given_, writable=True)
         assert (
             found.pointer,
@@ -126,7 +126,7 @@ def test_gaps_are_seen_as_numpy_sees_them(data: st.DataObject) -> None:
     if not isinstance(view, np.ndarray):
         return
     view = view.transpose(data.draw(st.permutations(range(view.ndim))))
-    for given_ in (view, OnlyDLPack(view)):
+    for given_ in (view, ForeignArray(view)):
         if view.flags.c_contiguous:
             assert buffer_of(given_).count == view.size
             if view.size:
@@ -142,7 +142,7 @@ def test_the_memory_lives_as_long_as_the_buffer() -> None:
 
     array = np.arange(10.0)
     gone = weakref.ref(array)
-    found = buffer_of(OnlyDLPack(array))
+    found = buffer_of(ForeignArray(array))
     del array
     gc.collect()
     assert gone() is not None
@@ -161,7 +161,7 @@ def test_arrays_on_devices(
     kind: int, platform: str, stream: int | None, version: int | None
 ) -> None:
     """In both forms of DLPack; the exporter waits for nothing."""
-    array = Exporter(device=(kind, 3), version=version, offset=64)
+    array = DlpackArray(device=(kind, 3), version=version, offset=64)
     found = buffer_of(array)
     device = 0 if platform == "cpu" else 3
     assert (found.platform, found.device, found.pointer) == (platform, device, 4096 + 64)
@@ -181,26 +181,28 @@ def test_arrays_on_devices(
     ],
 )
 def test_element_types_of_dlpack(code: int, bits: int, dtype: str) -> None:
-    assert buffer_of(Exporter(code=code, bits=bits)).dtype == dtype
+    assert buffer_of(DlpackArray(code=code, bits=bits)).dtype == dtype
 
 
 @pytest.mark.parametrize(
     ("given_", "what"),
     [
-        (Exporter(code=5, bits=64), "elements of kind 5, 64 bits"),  # complex
-        (Exporter(lanes=4), "4 lanes"),
-        (Exporter(device=(8, 0)), "device of kind 8"),
-        (Exporter(strides=(1, 2)), "not contiguous"),
-        (Exporter(data=0), "no memory"),
-        (Exporter(version=2), "version 2 of DLPack"),
+        (DlpackArray(code=5, bits=64), "elements of kind 5, 64 bits"),  # complex
+        (DlpackArray(lanes=4), "4 lanes"),
+        (DlpackArray(device=(8, 0)), "device of kind 8"),
+        (DlpackArray(strides=(1, 2)), "not contiguous"),
+        (DlpackArray(data=0), "no memory"),
+        (DlpackArray(version=2), "version 2 of DLPack"),
         (np.zeros(3, np.complex64), "elements of `complex64`"),
         (np.zeros(3, ">f4"), "elements of `>f4`"),
         (np.zeros(3, bool), "elements of `bool`"),
         (np.zeros(9, np.float32)[::2], "not contiguous"),
         (np.zeros((2, 2), "f4,f4")["f0"], "not contiguous"),
-        (Interface("__array_interface__", shape=(1,)), "describes itself wrongly"),
+        (InterfaceArray("__array_interface__", shape=(1,)), "describes itself wrongly"),
         (
-            Interface("__array_interface__", shape=(1,), typestr="<f4", data=(8, False), mask=1),
+            InterfaceArray(
+                "__array_interface__", shape=(1,), typestr="<f4", data=(8, False), mask=1
+            ),
             "is masked",
         ),
         ([1.0, 2.0], "builtins.list is no array"),
@@ -216,7 +218,7 @@ def test_what_is_refused(given_: Any, what: str) -> None:
 def test_an_exporter_that_refuses() -> None:
     """As a tensor of PyTorch that wants its gradient."""
 
-    class Refuses(Exporter):
+    class Refuses(DlpackArray):
         def __dlpack__(self, **_: Any) -> Any:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
 
@@ -229,8 +231,8 @@ def test_read_only_arrays() -> None:
     array.flags.writeable = False
     for given_ in (
         array,
-        Exporter(version=1, flags=1),
-        Interface("__array_interface__", **array.__array_interface__),
+        DlpackArray(version=1, flags=1),
+        InterfaceArray("__array_interface__", **array.__array_interface__),
     ):
         assert not buffer_of(given_).writable
         with pytest.raises(UserError, match=r"E471.*read-only"):
@@ -239,18 +241,18 @@ def test_read_only_arrays() -> None:
 
 def test_the_interface_of_cuda() -> None:
     found = {"shape": (2, 3), "typestr": "<f4", "data": (4096, False), "version": 3}
-    array = Interface("__cuda_array_interface__", **found)
+    array = InterfaceArray("__cuda_array_interface__", **found)
     b = buffer_of(array)
     assert (b.platform, b.device, b.pointer, b.bytes) == ("cuda", 0, 4096, 24)
     array.device = type("Device", (), {"id": 5})()  # type: ignore[attr-defined]
     assert buffer_of(array).device == 5
     with pytest.raises(UserError, match="not contiguous"):
-        buffer_of(Interface("__cuda_array_interface__", **found, strides=(4, 8)))
+        buffer_of(InterfaceArray("__cuda_array_interface__", **found, strides=(4, 8)))
 
 
 def test_empty_arrays() -> None:
     assert buffer_of(np.zeros((0, 3), np.float32)).bytes == 0
-    assert buffer_of(Exporter(shape=(0, 3), data=0)).bytes == 0
+    assert buffer_of(DlpackArray(shape=(0, 3), data=0)).bytes == 0
 
 
 def test_a_buffer_is_copied_to_a_device(rt: Runtime) -> None:
