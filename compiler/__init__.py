@@ -14,110 +14,74 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hccc.base.version import __version__
+from hccc.base.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from hccc.api.functions import (
-        bound,
-        check,
-        common_cluster,
-        compile,
-        draw,
-        explain,
-        load_cluster,
-        show,
-        simulate,
-        synthesize,
-        synthesize_sizes,
-        write,
-    )
-    from hccc.base.diagnostics import Problem, Source, UserError
-    from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram
-    from hccc.driver.options import Options
-    from hccc.driver.outputs import Written
-    from hccc.ir.plan import Plan
-    from hccc.ir.program import Program
-    from hccc.ir.topology import Topology
-    from hccc.ir.transport import Transport
-    from hccc.pictures.canvas import Picture
-    from hccc.predict.bounds import Bounds
-    from hccc.predict.explanation import Explanation
-    from hccc.predict.simulation import Call, Simulation, Sizes
-    from hccc.proofs.proof import Proof
-    from hccc.synth.synthesis import SizesSynthesis, Synthesis
+if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they are public
+    from hccc.api.functions import bound as bound
+    from hccc.api.functions import check as check
+    from hccc.api.functions import common_cluster as common_cluster
+    from hccc.api.functions import compile as compile
+    from hccc.api.functions import draw as draw
+    from hccc.api.functions import explain as explain
+    from hccc.api.functions import load_cluster as load_cluster
+    from hccc.api.functions import show as show
+    from hccc.api.functions import simulate as simulate
+    from hccc.api.functions import synthesize as synthesize
+    from hccc.api.functions import synthesize_sizes as synthesize_sizes
+    from hccc.api.functions import write as write
+    from hccc.base.diagnostics import Problem as Problem
+    from hccc.base.diagnostics import Source as Source
+    from hccc.base.diagnostics import UserError as UserError
+    from hccc.driver.compiled import CheckedDirectory as CheckedDirectory
+    from hccc.driver.compiled import Compiled as Compiled
+    from hccc.driver.compiled import CompiledProgram as CompiledProgram
+    from hccc.driver.options import Options as Options
+    from hccc.driver.outputs import Written as Written
+    from hccc.ir.plan import Plan as Plan
+    from hccc.ir.program import Program as Program
+    from hccc.ir.topology import Topology as Topology
+    from hccc.ir.transport import Transport as Transport
+    from hccc.pictures.canvas import Picture as Picture
+    from hccc.predict.bounds import Bounds as Bounds
+    from hccc.predict.explanation import Explanation as Explanation
+    from hccc.predict.simulation import Call as Call
+    from hccc.predict.simulation import Simulation as Simulation
+    from hccc.predict.simulation import Sizes as Sizes
+    from hccc.proofs.proof import Proof as Proof
+    from hccc.synth.synthesis import SizesSynthesis as SizesSynthesis
+    from hccc.synth.synthesis import Synthesis as Synthesis
 
-_HOME = {
-    **dict.fromkeys(
-        (
-            "bound",
-            "check",
-            "common_cluster",
-            "compile",
-            "draw",
-            "explain",
-            "load_cluster",
-            "show",
-            "simulate",
-            "synthesize",
-            "synthesize_sizes",
-            "write",
-        ),
-        "hccc.api.functions",
+_NAMES = {
+    "hccc.api.functions": (
+        "bound",
+        "check",
+        "common_cluster",
+        "compile",
+        "draw",
+        "explain",
+        "load_cluster",
+        "show",
+        "simulate",
+        "synthesize",
+        "synthesize_sizes",
+        "write",
     ),
-    **dict.fromkeys(("Problem", "Source", "UserError"), "hccc.base.diagnostics"),
-    **dict.fromkeys(("CheckedDirectory", "Compiled", "CompiledProgram"), "hccc.driver.compiled"),
-    "Plan": "hccc.ir.plan",
-    "Program": "hccc.ir.program",
-    "Topology": "hccc.ir.topology",
-    "Transport": "hccc.ir.transport",
-    "Options": "hccc.driver.options",
-    "Written": "hccc.driver.outputs",
-    "Picture": "hccc.pictures.canvas",
-    "Bounds": "hccc.predict.bounds",
-    "Explanation": "hccc.predict.explanation",
-    "Proof": "hccc.proofs.proof",
-    "Simulation": "hccc.predict.simulation",
-    "Call": "hccc.predict.simulation",
-    "Sizes": "hccc.predict.simulation",
-    "Synthesis": "hccc.synth.synthesis",
-    "SizesSynthesis": "hccc.synth.synthesis",
+    "hccc.base.diagnostics": ("Problem", "Source", "UserError"),
+    "hccc.driver.compiled": ("CheckedDirectory", "Compiled", "CompiledProgram"),
+    "hccc.driver.options": ("Options",),
+    "hccc.driver.outputs": ("Written",),
+    "hccc.ir.plan": ("Plan",),
+    "hccc.ir.program": ("Program",),
+    "hccc.ir.topology": ("Topology",),
+    "hccc.ir.transport": ("Transport",),
+    "hccc.pictures.canvas": ("Picture",),
+    "hccc.predict.bounds": ("Bounds",),
+    "hccc.predict.explanation": ("Explanation",),
+    "hccc.predict.simulation": ("Call", "Simulation", "Sizes"),
+    "hccc.proofs.proof": ("Proof",),
+    "hccc.synth.synthesis": ("SizesSynthesis", "Synthesis"),
 }
-__all__ = [
-    "Bounds",
-    "Call",
-    "CheckedDirectory",
-    "Compiled",
-    "CompiledProgram",
-    "Explanation",
-    "Options",
-    "Picture",
-    "Plan",
-    "Problem",
-    "Program",
-    "Proof",
-    "Simulation",
-    "Sizes",
-    "SizesSynthesis",
-    "Source",
-    "Synthesis",
-    "Topology",
-    "Transport",
-    "UserError",
-    "Written",
-    "__version__",
-    "bound",
-    "check",
-    "common_cluster",
-    "compile",
-    "draw",
-    "explain",
-    "load_cluster",
-    "show",
-    "simulate",
-    "synthesize",
-    "synthesize_sizes",
-    "write",
-]
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def _load(name: str) -> object:
@@ -128,9 +92,10 @@ def _load(name: str) -> object:
     return value
 
 
-if not TYPE_CHECKING:  # or any name would pass a type checker
-    __getattr__ = _load
-
-
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOME])
+
+
+if not TYPE_CHECKING:  # or any name would pass a type checker
+    __all__ = __dir__()
+    __getattr__ = _load

@@ -8,8 +8,9 @@ import click
 
 from hccc.base.progress import tell
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES, faults_options, json_option
+from hccc.cli.options import faults_options, json_option
 from hccc.cli.types import ClusterFile, Size, Words
+from hccc.ir.op_type import NAMES as COLLECTIVES
 
 
 @click.command(short_help="Say what no schedule of a collective can beat on CLUSTER.")

@@ -11,8 +11,8 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES
 from hccc.cli.types import ClusterFile, File
+from hccc.ir.op_type import NAMES as COLLECTIVES
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType

@@ -14,7 +14,6 @@ from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import (
     CALLS,
-    PROTOCOLS,
     Chosen,
     chosen,
     compile_options,
@@ -25,8 +24,9 @@ from hccc.cli.options import (
 )
 from hccc.cli.types import AlgorithmFile, File, Words
 from hccc.driver.compiled import Compiled, CompiledProgram
-from hccc.driver.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
+from hccc.driver.options import BEFORE_THE_PLAN, TARGETS, Output
 from hccc.ir.transport import Transport
+from hccc.sim.costs import PROTOCOLS
 
 if TYPE_CHECKING:
     from hccc.driver.compilation import Where
@@ -47,7 +47,11 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
     "a file for each plan and its sizes.",
 )
 @click.option("--target", type=Words(TARGETS), default="all", help="Any of cuda,hip,cpu, or all.")
-@click.option("--emit", type=click.Choice(OUTPUTS), help="Print this instead of writing kernels.")
+@click.option(
+    "--emit",
+    type=click.Choice([one.value for one in Output]),
+    help="Print this instead of writing kernels.",
+)
 @click.option(
     "--dialect",
     type=click.Choice(["executor", "msccl"]),
@@ -56,7 +60,7 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
 )
 @click.option(
     "--protocol",
-    type=click.Choice(PROTOCOLS),
+    type=click.Choice(tuple(PROTOCOLS)),
     default="Simple",
     help="Of msccl-xml: its FIFOs bound the message size.",
 )

@@ -13,9 +13,10 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES, json_option
+from hccc.cli.options import json_option
 from hccc.cli.types import AlgorithmFile, Duration, Words
 from hccc.driver.facts import Facts
+from hccc.ir.op_type import NAMES as COLLECTIVES
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType

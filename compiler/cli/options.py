@@ -20,6 +20,7 @@ from hccc.base.progress import tell
 from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
 from hccc.driver.options import Options, PassName, selectable
 from hccc.ir.transport import Transport
+from hccc.sim.costs import PROTOCOLS
 
 if TYPE_CHECKING:
     from hccc.driver.compilation import Where
@@ -28,19 +29,7 @@ if TYPE_CHECKING:
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
-PROTOCOLS = ("Simple", "LL", "LL128")
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
-COLLECTIVES = (
-    "allgather",
-    "allreduce",
-    "reducescatter",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    "alltoall",
-    "sendrecv",
-)
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -163,7 +152,7 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
     click.option("--in-place", is_flag=True, help="Calls in place."),
     click.option(
         "--protocol",
-        type=click.Choice(PROTOCOLS, case_sensitive=False),
+        type=click.Choice(tuple(PROTOCOLS), case_sensitive=False),
         default="Simple",
         help="Flags beside the data, or in every 16 or 128 bytes.",
     ),

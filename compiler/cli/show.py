@@ -11,12 +11,11 @@ from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import chosen, compile_options, given, load, refuse
 from hccc.cli.types import AnyFile, File, Size
+from hccc.pictures.choices import WHATS
 
 if TYPE_CHECKING:
     from hccc.driver.compiled import Compiled
     from hccc.ir.topology import Topology
-
-WHATS = ("topology", "dag", "pipeline", "timeline")  # of pictures/page, which loads slowly
 
 
 @click.command(short_help="Draw ALGO, a plan or a cluster.")

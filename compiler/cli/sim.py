@@ -11,7 +11,6 @@ from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import (
     CALL,
-    COLLECTIVES,
     call,
     call_options,
     chosen,
@@ -23,6 +22,7 @@ from hccc.cli.options import (
 )
 from hccc.cli.types import AlgorithmFile
 from hccc.driver.options import selectable
+from hccc.ir.op_type import NAMES as COLLECTIVES
 
 ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
 

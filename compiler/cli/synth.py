@@ -11,10 +11,11 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES, faults_options, given, json_option, refuse
+from hccc.cli.options import faults_options, given, json_option, refuse
 from hccc.cli.synth_sizes import PROGRAMS, check_directory, library, told, write_programs
 from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.driver.options import TARGETS
+from hccc.ir.op_type import NAMES as COLLECTIVES
 
 if TYPE_CHECKING:
     from hccc.ir.topology import Topology

@@ -14,26 +14,28 @@ from enum import StrEnum
 from typing import Any
 
 from hccc.base.diagnostics import UserError, fail
+from hccc.emit.targets import CPU, CUDA, HIP
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
-SCHEDULERS = ("auto", "hpds", "list", "round-robin")
-ALLOCATORS = ("auto", "state", "connection", "stage", "depth", "depth8", "depth16", "depth32")
-NETWORK_LOWERINGS = ("auto", "slots", "put")
-FUSION_LEVELS = ("auto", "none", "reduce", "full")
+AUTO = "auto"  # what an option is that is left open
 TUNINGS = ("fast", "full", "off")
-TARGETS = ("cuda", "hip", "cpu")
-OUTPUTS = (
-    "program",
-    "dag",
-    "pipeline",
-    "plan",
-    "cpu",
-    "cuda",
-    "hip",
-    "msccl-xml",
-    "mscclpp-json",
-)
+TARGETS = (CUDA.name, HIP.name, CPU.name)
+
+
+class Output(StrEnum):
+    """What can be printed of a compilation, in the order in which it is made (`outputs`)."""
+
+    PROGRAM = "program"
+    DAG = "dag"
+    PIPELINE = "pipeline"
+    PLAN = "plan"
+    CPU = "cpu"
+    CUDA = "cuda"
+    HIP = "hip"
+    MSCCL_XML = "msccl-xml"
+    MSCCLPP_JSON = "mscclpp-json"
 
 
 class PassName(StrEnum):
@@ -51,11 +53,16 @@ class PassName(StrEnum):
     LIMIT_WINDOW = "limit_window"
 
 
-BEFORE_THE_PLAN = OUTPUTS[:3]  # of a program only; nothing about them needs a proof of the plan
+# Of a program only; nothing about them needs a proof of the plan.
+BEFORE_THE_PLAN = (Output.PROGRAM, Output.DAG, Output.PIPELINE)
 
 
 def _one_of(default: str, choices: tuple[str, ...], help: str) -> Any:
     return field(default=default, metadata={"choices": choices, "help": help})
+
+
+def _auto_or(choices: type[StrEnum], help: str) -> Any:
+    return _one_of(AUTO, (AUTO, *(choice.value for choice in choices)), help)
 
 
 def _number(default: int | None, least: int, most: int | None, help: str) -> Any:
@@ -70,21 +77,19 @@ class Options:
         UserError: E410 for a value that an option does not take.
     """
 
-    scheduler: str = _one_of(
-        "auto",
-        SCHEDULERS,
+    scheduler: str = _auto_or(
+        Scheduler,
         "Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
         "on the --cluster, of more than 32,768 transfers by how many steps they have; "
         "round-robin to compare.",
     )
-    allocator: str = _one_of(
-        "auto",
-        ALLOCATORS,
+    allocator: str = _auto_or(
+        Allocator,
         "Thread blocks of a channel: shared by connections idle in turn (state), one for each "
         "connection, stage or depth of data, or as many by depth as the name says; (auto) the "
         "fastest of state and depth on the --cluster, up to 8,192 transfers, else state.",
     )
-    fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")
+    fuse: str = _auto_or(Fusion, "How far to fuse primitives.")
     transport: Transport = field(
         default=Transport.AUTO,
         metadata={
@@ -93,9 +98,8 @@ class Options:
             "within a memory domain, as --network-lowering says between two.",
         },
     )
-    network_lowering: str = _one_of(
-        "auto",
-        NETWORK_LOWERINGS,
+    network_lowering: str = _auto_or(
+        NetworkLowering,
         "Between memory domains: messages through slots, puts by a proxy, or (auto) the faster.",
     )
     slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
@@ -134,6 +138,8 @@ class Options:
     def __post_init__(self) -> None:
         for option in fields(self):
             value, name = getattr(self, option.name), option.name.replace("_", "-")
+            if isinstance(value, StrEnum):
+                object.__setattr__(self, option.name, value := value.value)
             if choices := option.metadata.get("choices"):
                 _check_choice(name, value, choices, type(option.default))
             if (limits := option.metadata.get("range")) and value is not None:

@@ -17,6 +17,7 @@ from hccc.base.files.writing import named_errors, replace_all
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import timed
 from hccc.driver.compiled import Compiled, CompiledProgram, LoadedDirectory
+from hccc.driver.options import Output
 from hccc.driver.pass_manager import Ir
 from hccc.emit import directory
 from hccc.emit.compare import compare
@@ -83,15 +84,17 @@ def _text(text: str) -> Iterable[str]:
 
 
 OUTPUTS: Mapping[str, Lines] = {
-    "program": _before_the_plan("program", lambda made: made.program),
-    "dag": _before_the_plan("dag", lambda made: made.dag),
-    "pipeline": _before_the_plan("pipeline", lambda made: made.pipeline),
-    "plan": lambda compiled, xml: _text(interruptible(catalogue_json.dumps)(compiled.catalogue)),
-    "cpu": _kernels(source.cpu),
-    "cuda": _kernels(source.cuda),
-    "hip": _kernels(source.hip),
-    "msccl-xml": lambda compiled, xml: _text(export_msccl(compiled.plan, xml)),
-    "mscclpp-json": _mscclpp,
+    Output.PROGRAM: _before_the_plan(Output.PROGRAM, lambda made: made.program),
+    Output.DAG: _before_the_plan(Output.DAG, lambda made: made.dag),
+    Output.PIPELINE: _before_the_plan(Output.PIPELINE, lambda made: made.pipeline),
+    Output.PLAN: lambda compiled, xml: _text(
+        interruptible(catalogue_json.dumps)(compiled.catalogue)
+    ),
+    Output.CPU: _kernels(source.cpu),
+    Output.CUDA: _kernels(source.cuda),
+    Output.HIP: _kernels(source.hip),
+    Output.MSCCL_XML: lambda compiled, xml: _text(export_msccl(compiled.plan, xml)),
+    Output.MSCCLPP_JSON: _mscclpp,
 }
 
 

@@ -18,6 +18,7 @@ from hccc.base.progress import timed
 from hccc.driver.options import Options, PassName
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
+from hccc.ir.choices import Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
@@ -37,7 +38,11 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 
-SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
+SCHEDULERS: dict[str, Callable[[Dag], Pipeline]] = {
+    Scheduler.HPDS: hpds,
+    Scheduler.LIST: list_schedule,
+    Scheduler.ROUND_ROBIN: round_robin,
+}
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")  # of every compilation
 _PHASE = {
     **dict.fromkeys((PassName.VERIFY, PassName.CHECK_REACHABLE, PassName.DEPEND), "Analysis"),

@@ -13,7 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from hccc.driver.options import AUTO
 from hccc.driver.pass_manager import Settings
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
@@ -21,10 +23,10 @@ from hccc.passes.allocate import DEPTHS
 from hccc.passes.lower import decide_transport
 
 # Of an option that is left open; the first stands where nothing is tried.
-SCHEDULERS_TRIED = ("hpds", "list")
-ALLOCATORS_TRIED = ("state", "depth", "depth8", "depth16", "depth32")
-NETWORK_TRIED = ("put", "slots")
-FUSION_TRIED = ("auto", "full", "none")
+SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
+ALLOCATORS_TRIED = (Allocator.STATE, *DEPTHS)
+NETWORK_TRIED = (NetworkLowering.PUT, NetworkLowering.SLOTS)
+FUSION_TRIED = (AUTO, Fusion.FULL, Fusion.NONE)
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
 MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
 MOST_LISTED = 1 << 20  # transfers: more than MOST_SCHEDULED are list scheduled
@@ -36,15 +38,15 @@ Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best
 def start(settings: Settings, tasks: Dag) -> Settings:
     """What stands where nothing is tried."""
     options = settings.options
-    if options.scheduler == "auto":
-        scheduler = "list" if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
+    if options.scheduler == AUTO:
+        scheduler = Scheduler.LIST if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
         options = replace(options, scheduler=scheduler)
-    if options.allocator == "auto":
+    if options.allocator == AUTO:
         options = replace(options, allocator=ALLOCATORS_TRIED[0])
     most = None
     if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
         most = max(1, options.max_sms // tasks.program.channels)
-    if settings.topology is not None and options.network_lowering == "auto":
+    if settings.topology is not None and options.network_lowering == AUTO:
         options = replace(options, network_lowering=NETWORK_TRIED[0])
     return replace(settings, options=options, blocks=most)
 
@@ -67,15 +69,15 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
     mixed = decide_transport(tasks, options.transport) is Transport.MIXED
     several = len(tasks) <= MOST_TRIED
     found = list[Axis]()
-    if options.fuse == "auto" and several:
+    if options.fuse == AUTO and several:
         found.append(_others("fuse", FUSION_TRIED[1:]))
-    if options.allocator == "auto" and several:
+    if options.allocator == AUTO and several:
         found += [partial(_by_depth, options.fuse), _more_by_depth]
     if several:
         found.append(partial(_one_block, options.fuse))
-    if options.network_lowering == "auto" and mixed and several:
+    if options.network_lowering == AUTO and mixed and several:
         found.append(_others("network_lowering", NETWORK_TRIED[1:]))
-    if options.scheduler == "auto" and len(tasks) <= MOST_SCHEDULED:
+    if options.scheduler == AUTO and len(tasks) <= MOST_SCHEDULED:
         found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
     return found
 
@@ -83,9 +85,9 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
     """Blocks by depth, and fully fused as well: one block then writes to all peers at once."""
     deep = [_with(best, allocator=name) for name in ALLOCATORS_TRIED[1:-1]]
-    if fuse != "auto" or best.options.fuse == "full":
+    if fuse != AUTO or best.options.fuse == Fusion.FULL:
         return deep
-    return [*deep[:1], *(_with(one, fuse="full") for one in deep)]
+    return [*deep[:1], *(_with(one, fuse=Fusion.FULL) for one in deep)]
 
 
 def _more_by_depth(best: Settings) -> Sequence[Settings]:
@@ -97,9 +99,9 @@ def _more_by_depth(best: Settings) -> Sequence[Settings]:
 def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
     """One block a channel, and unfused as well: what suits several blocks may not suit one."""
     few = replace(best, blocks=1)
-    if fuse != "auto" or best.options.fuse == "none":
+    if fuse != AUTO or best.options.fuse == Fusion.NONE:
         return [few]
-    return [few, _with(few, fuse="none")]
+    return [few, _with(few, fuse=Fusion.NONE)]
 
 
 def _with(settings: Settings, **changes: str) -> Settings:

@@ -28,30 +28,15 @@ Reducescatter, Gather, Scatter) or that both are the same memory (all others).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I8
+from hccc.ir.op_type import NAMES
+from hccc.ir.op_type import PROGRAMMABLE as PROGRAMMABLE
+from hccc.ir.op_type import OpType as OpType
 
-
-class OpType(StrEnum):
-    """The collectives, spelled as in a program's `OpType=`."""
-
-    ALLGATHER = "Allgather"
-    ALLREDUCE = "Allreduce"
-    REDUCESCATTER = "Reducescatter"
-    BROADCAST = "Broadcast"
-    REDUCE = "Reduce"
-    GATHER = "Gather"
-    SCATTER = "Scatter"
-    ALLTOALL = "Alltoall"
-    SENDRECV = "SendRecv"
-    CUSTOM = "custom"
-
-
-PROGRAMMABLE = tuple(op for op in OpType if op is not OpType.CUSTOM)
 REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
 ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
 _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
@@ -61,11 +46,9 @@ def collective_named(name: str) -> OpType:
     """Returns the collective called `allreduce`, `all_reduce` or `AllReduce`. Raises UserError
     E465."""
     plain = name.lower().replace("_", "").replace("-", "")
-    for op in PROGRAMMABLE:
-        if op.value.lower() == plain:
-            return op
-    known = ", ".join(op.value.lower() for op in PROGRAMMABLE)
-    raise fail("E465", f"{name!r} is no collective", help=f"there are {known}")
+    if plain not in NAMES:
+        raise fail("E465", f"{name!r} is no collective", help=f"there are {', '.join(NAMES)}")
+    return PROGRAMMABLE[NAMES.index(plain)]
 
 
 def block_count(op: OpType, n_ranks: int) -> int:

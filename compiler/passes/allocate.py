@@ -16,6 +16,8 @@ Stages have queues of their own: a queue's end is one block.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hccc.analysis.connections import Connections, connections, copies_apart, split
@@ -28,6 +30,7 @@ from hccc.analysis.stages import stages
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
+from hccc.ir.choices import Allocator
 from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.passes.requeue import requeue
 
@@ -36,11 +39,17 @@ WORTH = 1.05  # copies have blocks of their own where the estimate is as many ti
 SKIP = 64  # blocks that are passed over at once
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
 # Blocks of a rank, or one for each depth where those are more.
-DEPTHS = {"depth": 1, "depth8": 8, "depth16": 16, "depth32": 32}
-ALLOCATORS = ("state", "connection", "stage", *DEPTHS)
+DEPTHS: Mapping[str, int] = {
+    Allocator.DEPTH: 1,
+    Allocator.DEPTH8: 8,
+    Allocator.DEPTH16: 16,
+    Allocator.DEPTH32: 32,
+}
 
 
-def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = None) -> Blocks:
+def allocate(
+    p: Primitives, allocator: str = Allocator.STATE, max_blocks: int | None = None
+) -> Blocks:
     """Puts `p` in thread blocks; at most `max_blocks` a rank if given.
 
     O(primitives + dependencies) for the two estimates, plus connections × intervals of each rank.
@@ -50,14 +59,14 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
         label = shared_blocks(p, depths(p), DEPTHS[allocator])
         one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
         connected, p = split(p, one, label), requeue(p, label)
-    elif allocator == "stage" and len(p):
+    elif allocator == Allocator.STAGE and len(p):
         stage = _stage(p, connected)
         connected, p = split(p, connected, stage), requeue(p, stage)
     if p.transport is Transport.MIXED and allocator not in DEPTHS:
         # where merged primitives of two connections share a queue
         p = requeue(p, connected.of)
     block: I4 = np.arange(len(connected.rank), dtype=np.int32)
-    if allocator == "state" and len(p):
+    if allocator == Allocator.STATE and len(p):
         connected, block = _state_based(p, connected)
     if max_blocks is not None:
         block = _capped(p, connected, block, max_blocks)

@@ -28,12 +28,12 @@ from hccc.analysis.grouping import transpose
 from hccc.analysis.queue_classes import any_window
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.choices import Fusion
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes.contract import contract, writers
 from hccc.passes.queue_order import reordered, used_twice
 
 MAX_OPERANDS = 16  # sources or destinations of one primitive: what bodies keep in registers
-LEVELS = ("none", "reduce", "full")
 B1 = NDArray[np.bool_]
 
 
@@ -45,15 +45,15 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     returned as they are: ResCCL and MSCCL run them one by one, and a queue's two ends must keep
     their message order. O(primitives + dependencies), plus sorts.
     """
-    if level == "none" or p.transport is Transport.STAGED or not len(p):
+    if level == Fusion.NONE or p.transport is Transport.STAGED or not len(p):
         return p
     if len(p.queues):
         return _mixed(p, level)
     chained = chains(p)
-    if level == "reduce":
+    if level == Fusion.REDUCE:
         return chained
     full = _results(_multi_puts(chained))
-    return full if level == "full" else least_traffic([p, chained, full])
+    return full if level == Fusion.FULL else least_traffic([p, chained, full])
 
 
 def _mixed(p: Primitives, level: str) -> Primitives:
@@ -77,7 +77,7 @@ def _merged(p: Primitives, level: str, *, messages: bool) -> Primitives:
         return merge(p, False) if used_twice(merged.src) or used_twice(merged.dst) else merged
 
     p = step(chains, p)
-    return p if level == "reduce" else step(_results, step(_multi_puts, p))
+    return p if level == Fusion.REDUCE else step(_results, step(_multi_puts, p))
 
 
 def _mergeable(p: Primitives, messages: bool) -> B1:

@@ -21,6 +21,7 @@ from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import graph
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, places_among, starts
+from hccc.ir.choices import NetworkLowering
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
@@ -29,7 +30,6 @@ from hccc.ir.program import Op
 RRC, START, VALUE = int(Op.RRC), int(Buffer.START), int(Buffer.VALUE)
 SCRATCH, QUEUE = int(Buffer.SCRATCH), int(Buffer.QUEUE)
 MEMORY, SLOTS, PUT = 0, 1, 2  # how a task crosses its connection
-NETWORK = ("slots", "put")  # how tasks between two memory domains of a mixed plan do
 
 
 class _ScheduledTasks(NamedTuple):
@@ -51,19 +51,20 @@ class _ScheduledTasks(NamedTuple):
 def lower(
     pipeline: Pipeline,
     transport: Transport = Transport.DIRECT,
-    network: str = "slots",
+    network: str = NetworkLowering.SLOTS,
     choose: Callable[[Sequence[Primitives]], Primitives] = least_traffic,
 ) -> Primitives:
     """Returns the primitives of `pipeline` in its order. O(tasks + dependencies).
 
-    network: of `NETWORK`, or "auto": `choose` takes one. A copy whose source or destination changes
-    later, or that another rank reads, stays with slots: nothing would tell its source's rank that
-    the proxy has read it, or the other that it has come.
+    network: a `NetworkLowering`, or "auto": `choose` takes one. A copy whose source or destination
+    changes later, or that another rank reads, stays with slots: nothing would tell its source's
+    rank that the proxy has read it, or the other that it has come.
     """
     dag, order = pipeline.dag, pipeline.order
     transport = decide_transport(dag, transport)
     if network == "auto":
-        ways = NETWORK if transport is Transport.MIXED else NETWORK[:1]
+        several = transport is Transport.MIXED
+        ways = tuple(NetworkLowering) if several else (NetworkLowering.SLOTS,)
         return choose([lower(pipeline, transport, way) for way in ways])
     table = columns(dag.program)[order]
     preds = _renumber(dag.preds, order)

@@ -28,6 +28,7 @@ from hccc.ir.topology import Topology, uniform
 from hccc.pictures import trace
 from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import Picture
+from hccc.pictures.choices import WHATS
 from hccc.pictures.dag import dag
 from hccc.pictures.html import Page, PageTable, ProofLine, html
 from hccc.pictures.pipeline import pipeline
@@ -39,7 +40,6 @@ from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
-WHATS = ("topology", "dag", "pipeline", "timeline")
 SUFFIXES = (".svg", ".png", ".html")
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out

@@ -14,16 +14,14 @@ import numpy as np
 
 from hccc.base.progress import quiet, tell
 from hccc.driver import compilation as driver
-from hccc.driver.options import NETWORK_LOWERINGS, Options
-from hccc.driver.pass_manager import SCHEDULERS
+from hccc.driver.options import Options
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.device import BLOCK_RATES, Device
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
-from hccc.passes.allocate import ALLOCATORS
-from hccc.passes.fuse import LEVELS
 from hccc.predict.candidates import Candidate, evaluate
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.machine import Machine, prepare
@@ -182,9 +180,9 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
     more_or_fewer = (channels // 2, 2 * channels, 4 * channels)
     choices: list[tuple[str, str, Sequence[object]]] = [
         ("channels", "--channels", [n for n in more_or_fewer if 1 <= n <= MAX_CHANNELS]),
-        ("fuse", "--fuse", LEVELS),
-        ("scheduler", "--scheduler", tuple(SCHEDULERS)),
-        ("allocator", "--allocator", ALLOCATORS),
+        ("fuse", "--fuse", tuple(Fusion)),
+        ("scheduler", "--scheduler", tuple(Scheduler)),
+        ("allocator", "--allocator", tuple(Allocator)),
         *_transports(run, options),
     ]
     for field, option, values in choices:
@@ -208,7 +206,7 @@ def _transports(run: Run, options: Options) -> Iterator[tuple[str, str, Sequence
         yield (
             "network_lowering",
             "--network-lowering",
-            [way for way in NETWORK_LOWERINGS[1:] if way != options.network_lowering],
+            [way for way in NetworkLowering if way != options.network_lowering],
         )
 
 

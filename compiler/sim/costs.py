@@ -7,8 +7,7 @@ and LL128 send flags with the data (NCCL `src/device/prims_ll*.h`: 8 bytes in 16
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from math import inf
 
 from hccc.base.diagnostics import fail
 
@@ -33,7 +32,7 @@ class Costs:
 
     def __post_init__(self) -> None:
         given = (self.launch or 0.0, self.step, self.interpret, self.latency, self.contention)
-        if not all(0 <= x < np.inf for x in given) or not 0 < self.efficiency <= 1:
+        if not all(0 <= x < inf for x in given) or not 0 < self.efficiency <= 1:
             raise fail("E410", f"impossible costs: {self}", help="none may be negative or infinite")
 
 

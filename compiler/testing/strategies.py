@@ -13,14 +13,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from hccc.driver.compilation import compile_program
-from hccc.driver.options import NETWORK_LOWERINGS, Options
-from hccc.driver.pass_manager import SCHEDULERS
+from hccc.driver.options import AUTO, Options
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.transport import CHOICES
-from hccc.passes.allocate import ALLOCATORS
-from hccc.passes.fuse import LEVELS
 from hccc.testing.grow import Choose, grow
 from hccc.testing.mutate import MUTATIONS, Mutant, applicable, mutate
 from hccc.testing.reference import is_correct
@@ -109,11 +107,11 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
     """Draws all options of a compilation, with every IR checked."""
     return st.builds(
         Options,
-        scheduler=st.sampled_from(list(SCHEDULERS)),
-        allocator=st.sampled_from(list(ALLOCATORS)),
-        fuse=st.sampled_from([*LEVELS, "auto"]),
+        scheduler=st.sampled_from(list(Scheduler)),
+        allocator=st.sampled_from(list(Allocator)),
+        fuse=st.sampled_from([*Fusion, AUTO]),
         transport=st.sampled_from(CHOICES),
-        network_lowering=st.sampled_from(NETWORK_LOWERINGS),
+        network_lowering=st.sampled_from([AUTO, *NetworkLowering]),
         slots=st.sampled_from([1, 2, 8]),
         max_sms=st.sampled_from([None, 1, 2]),
         verify_each=st.just(True),

@@ -7,10 +7,11 @@ import pytest
 
 from hccc.analysis.depth import depths
 from hccc.analysis.shared_blocks import shared_blocks
+from hccc.ir.choices import Fusion
 from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import Op
 from hccc.passes.allocate import allocate
-from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.fuse import fuse
 from hccc.passes.place import place
 from tests.passes.textbook import SMALL, lowered, ring_allgather, ring_allreduce
 
@@ -29,7 +30,7 @@ def plain(p: Primitives) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", Fusion)
 def test_a_depth_is_the_longest_chain_of_ranks_before(name: str, level: str) -> None:
     p = fuse(lowered(SMALL[name]), level)
     want = plain(p)

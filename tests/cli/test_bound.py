@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hccc as library
-from hccc.cli.options import COLLECTIVES
+from hccc.ir.op_type import NAMES as COLLECTIVES
 from tests.cli.commandline import Hccc, process
 
 EIGHT = [name for name in COLLECTIVES if name != "sendrecv"]

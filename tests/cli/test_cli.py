@@ -10,7 +10,7 @@ import pytest
 
 from hccc.base.version import __version__
 from hccc.driver import pass_manager
-from hccc.driver.options import OUTPUTS
+from hccc.driver.options import Output
 from hccc.ir import plan_json
 from hccc.lang.transfer import load as transfer
 from tests.cli.commandline import Hccc
@@ -56,7 +56,7 @@ def test_phases_are_timed_on_stderr(hccc: Hccc) -> None:
     json.loads(stdout)
 
 
-@pytest.mark.parametrize("stop", OUTPUTS)
+@pytest.mark.parametrize("stop", Output)
 def test_every_stop_prints(hccc: Hccc, stop: str) -> None:
     staged = ["--transport", "staged", "--allocator", "connection"] if stop == "msccl-xml" else []
     code, stdout, stderr = hccc(RING, f"--emit={stop}", *staged)

@@ -292,33 +292,37 @@ def test_words() -> None:
     assert words.convert("all", None, None) == dtypes.NAMES
 
 
-def test_the_choices_are_those_of_what_they_choose() -> None:
-    """The command line repeats them, so that --help need not load NumPy."""
+def test_every_choice_is_known_where_it_is_made() -> None:
+    """Options say what there is; what does it stands in tables of their own, or loads slowly."""
     from dataclasses import fields
 
     from hccc.cli import options as cli_options
-    from hccc.cli import show
-    from hccc.driver import options as choosable
+    from hccc.cli import sim
+    from hccc.driver.options import TARGETS, Output
     from hccc.driver.outputs import OUTPUTS
-    from hccc.emit.targets import TARGETS
-    from hccc.ir.transport import CHOICES
-    from hccc.passes.allocate import ALLOCATORS
-    from hccc.passes.fuse import LEVELS
-    from hccc.pictures import page
+    from hccc.emit import targets
+    from hccc.ir.choices import Scheduler
+    from hccc.predict.nccl.tuning import NcclAlgorithm
     from hccc.predict.simulation import Call
-    from hccc.sim import costs
 
-    assert {t.name for t in TARGETS} == set(choosable.TARGETS)
-    assert tuple(OUTPUTS) == choosable.OUTPUTS
+    assert {t.name for t in targets.TARGETS} == set(TARGETS)
+    assert tuple(OUTPUTS) == tuple(Output)
+    assert set(pass_manager.SCHEDULERS) == set(Scheduler)
+    assert set(sim.ALGORITHMS) == set(NcclAlgorithm) - {NcclAlgorithm.P2P}
+    assert set(cli_options.CALL) == {field.name for field in fields(Call)}
+
+
+def test_the_command_line_offers_the_choices_of_options() -> None:
+    from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
+    from hccc.ir.transport import CHOICES
+
     choices = {
         option.name: list(option.type.choices)
         for option in cli.cli.commands["check"].params
         if isinstance(option.type, click.Choice)
     }
-    assert choices["scheduler"] == ["auto", *pass_manager.SCHEDULERS]
-    assert sorted(choices["allocator"]) == sorted(("auto", *ALLOCATORS))
-    assert sorted(choices["fuse"]) == sorted(("auto", *LEVELS))
-    assert show.WHATS == page.WHATS
-    assert set(cli_options.PROTOCOLS) == set(costs.PROTOCOLS)
-    assert set(cli_options.CALL) == {field.name for field in fields(Call)}
+    assert choices["scheduler"] == ["auto", *Scheduler]
+    assert choices["allocator"] == ["auto", *Allocator]
+    assert choices["fuse"] == ["auto", *Fusion]
+    assert choices["network_lowering"] == ["auto", *NetworkLowering]
     assert choices["transport"] == [t.name.lower() for t in CHOICES]

@@ -14,6 +14,7 @@ from hccc.driver.compilation import compile_program
 from hccc.driver.options import Options
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
+from hccc.ir.choices import Fusion
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.ir.program import Program
@@ -21,7 +22,7 @@ from hccc.ir.transport import PURE
 from hccc.lang.transfer.load import parse
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate
-from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.fuse import fuse
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.sim.machine import prepare
@@ -59,7 +60,7 @@ def makespan(p: Primitives, blocks: Blocks) -> float:
     return estimate(p, (p.owner * (blocks.tb.max() + 1) + blocks.tb).astype(np.int32)).makespan
 
 
-@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize("level", [*Fusion, "auto"])
 @pytest.mark.parametrize("make", [hm_allreduce, hm_allgather])
 @pytest.mark.parametrize(("nodes", "gpus", "most"), TABLE_3)
 def test_no_more_blocks_than_table_3(

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from hccc.ir import primitives as primitives_ir
+from hccc.ir.choices import Fusion
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes import fuse as fuse_module
 from hccc.passes.contract import contract
 from hccc.passes.depend import depend
-from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
 from hccc.passes.limit_window import limit_window
 from hccc.passes.lower import lower
@@ -45,10 +46,10 @@ def test_levels_of_a_mesh() -> None:
 
 def test_staged_primitives_stay() -> None:
     p = lowered(mesh_allreduce(4), Transport.STAGED)
-    assert all(fuse(p, level) is p for level in (*LEVELS, "auto"))
+    assert all(fuse(p, level) is p for level in (*Fusion, "auto"))
 
 
-@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize("level", [*Fusion, "auto"])
 @pytest.mark.parametrize("name", SMALL)
 def test_invariants_and_result(name: str, level: str) -> None:
     p = fuse(lowered(SMALL[name]), level)
@@ -165,7 +166,7 @@ def test_a_mixed_primitive_reduces_memory_and_a_message_into_both() -> None:
 
 
 @pytest.mark.parametrize("network", ["slots", "put"])
-@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize("level", [*Fusion, "auto"])
 @pytest.mark.parametrize("name", SMALL)
 def test_mixed_invariants_and_result(name: str, level: str, network: str) -> None:
     for gpus in (1, 2):

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from hccc.ir import primitives as primitives_ir
+from hccc.ir.choices import NetworkLowering
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
 from hccc.ir.program import Program
 from hccc.ir.transport import PURE
 from hccc.passes.depend import depend
 from hccc.passes.hpds import hpds
-from hccc.passes.lower import NETWORK, lower
+from hccc.passes.lower import lower
 from hccc.passes.verify import verify
 from tests.passes.textbook import (
     RECV,
@@ -105,7 +106,7 @@ def test_one_memory_domain_is_direct_and_several_are_mixed() -> None:
     assert ends == {(1, 2), (3, 0)}
 
 
-@pytest.mark.parametrize("network", NETWORK)
+@pytest.mark.parametrize("network", NetworkLowering)
 @pytest.mark.parametrize("name", SMALL)
 def test_mixed_primitives_are_sound_and_right(name: str, network: str) -> None:
     for gpus in (1, 2):
@@ -148,7 +149,7 @@ def test_a_copy_whose_ends_change_later_is_a_message() -> None:
 
 def test_auto_takes_what_it_is_told_to_choose() -> None:
     pipeline = hpds(depend(verify(replace(SMALL["ring allreduce"], gpus_per_node=2))))
-    for network, choose in zip(NETWORK, (itemgetter(0), itemgetter(1)), strict=True):
+    for network, choose in zip(NetworkLowering, (itemgetter(0), itemgetter(1)), strict=True):
         p = lower(pipeline, Transport.AUTO, "auto", choose)
         assert len(p) == len(lower(pipeline, Transport.AUTO, network))
         assert bool(len(p.queues)) == (network == "slots")

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from hccc.driver import compilation as driver
-from hccc.driver.options import NETWORK_LOWERINGS, Options
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.choices import NetworkLowering
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
@@ -129,7 +130,7 @@ def random_plan(seed: int) -> Plan:
     options = Options(
         fuse=dice.choice(["none", "reduce", "full"]),
         transport=dice.choice([*PURE, Transport.AUTO]),
-        network_lowering=dice.choice(NETWORK_LOWERINGS),
+        network_lowering=dice.choice(["auto", *NetworkLowering]),
         allocator=dice.choice(["state", "connection"]),
         max_sms=dice.choice([None, 1, 2]),
         slots=dice.choice([1, 2, 8]),

@@ -14,10 +14,9 @@ from hccc.base.diagnostics import UserError
 from hccc.driver.options import Options
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.choices import Allocator, Fusion
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
-from hccc.passes.allocate import ALLOCATORS
-from hccc.passes.fuse import LEVELS
 from hccc.testing import plans
 from hccc.validate.validate import validate
 from tests.emit import plans as made
@@ -29,8 +28,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ALGORITHMS = sorted(EXAMPLES.glob("*.rccl"))
 SCHEDULES = sorted(EXAMPLES.glob("msccl/*.xml"))
 CHOICES = [  # each option against the others' defaults, and the two that matter most together
-    *(Options(transport=t, fuse=f) for t, f in product(TRANSPORTS, LEVELS)),
-    *(Options(allocator=a, transport=t) for a, t in product(ALLOCATORS, TRANSPORTS)),
+    *(Options(transport=t, fuse=f) for t, f in product(TRANSPORTS, Fusion)),
+    *(Options(allocator=a, transport=t) for a, t in product(Allocator, TRANSPORTS)),
     *(Options(scheduler=s) for s in ("hpds", "list", "round-robin")),
     Options(max_sms=1),
     Options(transport=Transport.STAGED, slots=8),

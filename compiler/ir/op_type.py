@@ -1,0 +1,24 @@
+"""op_type: the collectives, by name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class OpType(StrEnum):
+    """The collectives, spelled as in a program's `OpType=`."""
+
+    ALLGATHER = "Allgather"
+    ALLREDUCE = "Allreduce"
+    REDUCESCATTER = "Reducescatter"
+    BROADCAST = "Broadcast"
+    REDUCE = "Reduce"
+    GATHER = "Gather"
+    SCATTER = "Scatter"
+    ALLTOALL = "Alltoall"
+    SENDRECV = "SendRecv"
+    CUSTOM = "custom"
+
+
+PROGRAMMABLE = tuple(op for op in OpType if op is not OpType.CUSTOM)
+NAMES = tuple(op.value.lower() for op in PROGRAMMABLE)  # on the command line
