@@ -104,7 +104,7 @@ def at_once(compute: Callable[[T], R], items: Sequence[T]) -> list[R]:
     exception of the first item that has one.
     """
     works = [_Work(partial(compute, item)) for item in items]
-    count = min(len(works), len(os.sched_getaffinity(0)))
+    count = min(len(works), os.cpu_count() or 1)
     if count < 2:
         return [compute(item) for item in items]
     waiting, stopped = iter(works), threading.Event()
