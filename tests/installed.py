@@ -21,7 +21,8 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that has the wheel and a folder outside the tree to work in.
+    """An environment with the wheel, and a folder outside the tree to work in. path: folder of
+    modules that are not installed in it.
 
     path: where modules are that are not installed in it.
     """

@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-c", "from hccc.cli.main import main; main()"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment in which COMMAND finds hccc, installed or not."""
+    """Returns an environment in which COMMAND finds hccc, installed or not."""
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **more}
 
 

@@ -1,4 +1,4 @@
-"""`hccc builtin`: what it prints compiles and runs; what it cannot make it says."""
+"""`hccc builtin`: its programs compile and run; impossible ones are refused."""
 
 from pathlib import Path
 

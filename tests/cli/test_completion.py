@@ -39,7 +39,7 @@ def test_what_is_offered(words: str, offered: str) -> None:
 
 
 def _offered(type: click.ParamType[object], incomplete: str) -> list[str]:
-    """What `command INCOMPLETE` is completed to; of files that a shell finds, `file:INCOMPLETE`."""
+    """Lists the completions of `command INCOMPLETE`; of a shell's files, `file:INCOMPLETE`."""
     command = click.Command("command", params=[click.Argument(["given"], type=type)])
     found = ShellComplete(command, {}, "command", "_COMMAND").get_completions([], incomplete)
     return [item.value if item.type == "plain" else f"{item.type}:{item.value}" for item in found]

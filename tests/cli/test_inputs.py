@@ -25,7 +25,7 @@ EMIT = {"program": ("--emit=program",), "plan": ("--emit=plan",), "xml": XML}
 
 @contextmanager
 def piped(place: Path, blocks: Iterator[bytes]) -> Iterator[Path]:
-    """A named pipe that gives `blocks` once, and then its end."""
+    """Yields a named pipe that gives `blocks` once, and then its end."""
     pipe = place / "pipe"
     os.mkfifo(pipe)
 

@@ -152,7 +152,7 @@ def test_of_several_exceptions_the_first_items_is_raised() -> None:
 
 
 def test_several_interrupted_computations_do_not_go_on() -> None:
-    """Neither those that run nor those that wait."""
+    """Neither running nor waiting computations."""
     begun, ended = list[int](), list[int]()
 
     def computes(x: int) -> None:

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[list[str], str]] = {
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with one of each thing that can be in the way."""
+    """Makes a directory with one of each thing that can be in the way."""
     tmp_path = tmp_path_factory.mktemp("furnished")
     (tmp_path / "binary").write_bytes(bytes(range(256)) * 10)
     (tmp_path / "empty").write_text("")
@@ -107,7 +107,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, furnished: Path) -> Path:
-    """A copy of it."""
+    """Copies the furnished directory."""
     return shutil.copytree(furnished, tmp_path, dirs_exist_ok=True)
 
 

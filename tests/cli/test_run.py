@@ -178,7 +178,7 @@ def test_the_table_is_that_of_nccl_tests(hccc: Hccc) -> None:
 
 
 def _ends(line: str) -> list[int]:
-    """Where each word of a line ends."""
+    """Lists the end of each word of a line."""
     return [match.end() for match in re.finditer(r"\S+", line)]
 
 
@@ -217,7 +217,7 @@ ResCCLAlgo(nRanks=4, nChannels=1, nWarps=16, AlgoName="pairs", OpType="Allreduce
 
 @pytest.fixture
 def two_nodes(tmp_path: Path) -> Path:
-    """A ring of two nodes of two."""
+    """Writes a ring of two nodes of two."""
     path = tmp_path / "pairs.rccl"
     path.write_text(TWO_NODES)
     return path

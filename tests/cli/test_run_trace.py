@@ -50,7 +50,7 @@ def test_beside_what_is_predicted(hccc: Hccc, tmp_path: Path) -> None:
 
 
 def test_on_a_gpu(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What CuPy is told, and what is read back: its stand-in runs kernels on the CPU."""
+    """Calls of CuPy, and the trace read back: its stand-in runs kernels on the CPU."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=132))
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "nvcc" else which(name))

@@ -1,4 +1,4 @@
-"""hccc show, and hccc compile --report: what is written, and what is refused."""
+"""hccc show, and hccc compile --report: their files, and their refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hccc sim --baseline: what NCCL and RCCL take, as a table and as JSON, and what is refused."""
+"""hccc sim --baseline: times of NCCL and RCCL, as a table and as JSON, and refusals."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SAYS = "interrupted: the best of what was weighed so far"
 
 
 def interrupted(where: str, cluster: Path, *argv: str | Path) -> tuple[int, str, str]:
-    """`hccc synth`, and Ctrl-C once it is at `where`: its exit code, stdout and stderr."""
+    """Interrupts `hccc synth` once it is at `where`: returns its exit code, stdout and stderr."""
     given = ["synth", cluster, "--collective", "allgather", *argv]
     with subprocess.Popen(
         [sys.executable, "-c", LONG, where, *map(str, given)],

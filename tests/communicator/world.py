@@ -40,7 +40,7 @@ class Lost:
 
 @dataclass(slots=True)
 class World:
-    """n ranks, of which some may not have ended."""
+    """n ranks; some may still run."""
 
     processes: Sequence[BaseProcess]
     told: Any

@@ -1,4 +1,4 @@
-"""What README and the guide show: commands with what they print, Python, and files.
+"""Blocks of README and the guide: commands with their output, Python, and files.
 
 A comment on the line before a block says what it is, if the block alone does not:
 
@@ -39,7 +39,7 @@ _DECIMAL = re.compile(r"\d[\d,]*\\\.\d+")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page, and the comment before it."""
+    """A fenced block of a page, and the comment before it."""
 
     page: Path
     line: int
@@ -67,7 +67,7 @@ class Command:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in order."""
+    """Returns the fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(
@@ -82,7 +82,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(block: Block) -> list[Command]:
-    """The commands of a console block."""
+    """Returns the commands of a console block."""
     texts: list[list[str]] = []
     printed: list[list[str]] = []
     for line in block.text.splitlines(keepends=True):
@@ -98,13 +98,13 @@ def commands(block: Block) -> list[Command]:
 
 
 def without_installing(command: str) -> str:
-    """The parts of `a && b && c` that install nothing."""
+    """Returns the parts of `a && b && c` that install nothing."""
     parts = command.strip().split(" && ")
     return " && ".join(part for part in parts if not part.startswith(INSTALLS))
 
 
 def hccc_commands(block: Block) -> Iterator[str]:
-    """Each call of `hccc` in a console block, without what stands after a redirection."""
+    """Yields each call of `hccc` in a console block, without its redirections."""
     for command in commands(block):
         text = re.sub(r"\\\n", " ", command.text)
         for part in re.split(r"&&|\||;|\n|\bdo\b", text):
@@ -114,12 +114,12 @@ def hccc_commands(block: Block) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """The text with blanks as one, and none at the ends of lines."""
+    """Replaces runs of blanks by one, and removes those at the ends of lines."""
     return "".join(re.sub(r"\s+", " ", line).strip() + "\n" for line in text.splitlines())
 
 
 def pattern(shown: str, measured: bool) -> re.Pattern[str]:
-    """What `plain` of a command's output must match, all of it."""
+    """Returns the pattern that `plain` of a command's whole output must match."""
     parts = []
     for line in plain(shown).splitlines():
         if line == "...":
@@ -133,8 +133,8 @@ def pattern(shown: str, measured: bool) -> re.Pattern[str]:
 
 
 def told(stderr: str, shown: str) -> str:
-    """Errors and warnings of a command, and what is shown of its other lines on stderr: how far it
-    is, which depends on how fast the machine is."""
+    """Returns a command's errors and warnings, and the shown ones of its other lines on stderr:
+    progress, which depends on the machine's speed."""
     wanted = [pattern(line, False) for line in shown.splitlines() if line.strip() != "..."]
     kept = [
         line
@@ -145,7 +145,7 @@ def told(stderr: str, shown: str) -> str:
 
 
 def missing(shown: str, measured: bool, lines: Sequence[str]) -> str:
-    """The first line shown that none of the lines printed is, for a message."""
+    """Returns the first line shown that was not printed, for a message."""
     for line in shown.splitlines():
         one = pattern(line, measured)
         if line != "..." and not any(one.fullmatch(printed + "\n") for printed in lines):

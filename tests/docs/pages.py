@@ -16,7 +16,7 @@ DOCS = ROOT / "docs"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as GitHub shows it."""
+    """Returns a table as GitHub shows it."""
     lines = [head, ["-" * len(cell) for cell in head], *rows]
     return "".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
@@ -24,19 +24,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def holds(path: Path) -> str:
-    """The first sentence of a module's docstring, without the name before it."""
+    """Returns the first sentence of a module's docstring, without the name before it."""
     whole = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     first = re.sub(r"\s+", " ", whole.split("\n\n")[0]).split(". ")[0].rstrip(".:")
     return re.sub(r"^\w+: ", "", first)
 
 
 def modules(folder: str) -> Iterator[Path]:
-    """The modules of a folder of the package and of the folders in it, by path."""
+    """Yields the modules of a folder of the package and of the folders in it, by path."""
     return (p for p in sorted((PACKAGE / folder).rglob("*.py")) if p.stem != "__init__")
 
 
 def folders() -> str:
-    """Each folder and module of the package, what it holds, what it may import."""
+    """Returns the table of folders and modules of the package: content, allowed imports."""
     rows = []
     for room, allowed in ALLOWED.items():
         folder = PACKAGE / room
@@ -47,14 +47,14 @@ def folders() -> str:
 
 
 def files(folder: str) -> str:
-    """Each file of a folder and what it holds."""
+    """Returns the table of files of a folder and their content."""
     root = PACKAGE / folder
     rows = [[f"`{p.relative_to(root).as_posix()}`", holds(p)] for p in modules(folder)]
     return table(["file", "holds"], rows)
 
 
 def commands() -> list[tuple[str, click.Command]]:
-    """Every command, those of groups as `cluster list`."""
+    """Returns every command, a group's as `cluster list`."""
 
     def inside(group: click.Group, before: str) -> Iterator[tuple[str, click.Command]]:
         for name, command in group.commands.items():
@@ -66,13 +66,13 @@ def commands() -> list[tuple[str, click.Command]]:
 
 
 def where(command: click.Command) -> str:
-    """The file of a command."""
+    """Returns the file of a command."""
     assert command.callback is not None
     return command.callback.__module__.removeprefix("hccc.").replace(".", "/") + ".py"
 
 
 def options(name: str, command: click.Command) -> str:
-    """One command: usage, what it does, its arguments and options."""
+    """Describes a command: usage, purpose, arguments and options."""
     context = click.Context(command, info_name=f"hccc {name}", **main.cli.context_settings)
     usage = " ".join(command.collect_usage_pieces(context))
     about = re.sub(r"\s*\n\s*", " ", (command.help or "").strip())

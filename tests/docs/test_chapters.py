@@ -40,7 +40,7 @@ CHAPTERS = [
 
 @dataclass
 class Reader:
-    """A reader who does what one page says, in a folder with the examples."""
+    """A reader who follows one page, in a folder with the examples."""
 
     folder: Path
     names: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Reader:
             (tools / name).chmod(0o755)
 
     def run(self, block: Block) -> None:
-        """Does what a block says, and compares what is printed."""
+        """Runs a block, and compares its output."""
         name = block.note.removeprefix("file: ")
         if name != block.note:
             assert not Path(name).is_absolute() and ".." not in name
@@ -127,7 +127,7 @@ def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
 
 
 def _drawn(picture: Path) -> tuple[list[str], Counter[str]]:
-    """The words of a picture in order, and how many of each kind of element there are: versions of
+    """Returns the words of a picture in order, and the number of each kind of element: versions of
     matplotlib write the same coordinates in other digits."""
     root = ElementTree.parse(picture).getroot()
     return (

@@ -1,4 +1,4 @@
-"""What code cites of docs/ exists, and what pages name of the code exists."""
+"""Citations: pages and sections cited in code exist, and paths and names in pages exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ELSEWHERE = {"docs/legacy.md"}  # of DeepEP
 
 
 def _sources() -> list[Path]:
-    """Every text of the project that may cite a page, links not followed, this file left out."""
+    """Returns every text that may cite a page, links not followed, this file left out."""
     return [
         path
         for folder in FOLDERS
@@ -41,12 +41,13 @@ def _sources() -> list[Path]:
 
 
 def _sections(page: str) -> set[str]:
-    """The numbers of a page's sections, `4` of `## 4. Flags`."""
+    """Returns the numbers of a page's sections, `4` of `## 4. Flags`."""
     return set(re.findall(r"^## (\d+)\. ", PAGES[page].read_text(encoding="utf-8"), re.M))
 
 
 def _cited(text: str) -> list[tuple[str, str]]:
-    """(page, section) of every citation: `kernel-protocol §4, §5`, `docs/x.md`, `docs/x.md §2`."""
+    """Returns (page, section) of each citation: `kernel-protocol §4, §5`, `docs/x.md`, `docs/x.md
+    §2`."""
     text = re.sub(r"\n\s*(?://|#|\*)?\s*", " ", text)
     pages = "|".join([r"docs/[\w-]+\.md", *map(re.escape, PAGES)])
     found = []
@@ -89,7 +90,7 @@ def test_nothing_cites_what_is_not_here() -> None:
 
 
 def _named(text: str) -> set[str]:
-    """Paths of the repository that a text names, in code spans or not; NAME stands for any name."""
+    """Returns the repository's paths in a text, in code spans or not; NAME stands for any name."""
     found = re.findall(rf"(?<![\w./<-])((?:{'|'.join(FOLDERS)}|docs)/[\w./+-]*)(?![\w*{{<])", text)
     return {path.rstrip(".") for path in found if "NAME" not in path}
 
@@ -110,7 +111,7 @@ def test_pages_name_what_exists(page: Path) -> None:
 
 
 def _spans(page: Path) -> list[str]:
-    """The code spans of a page, those of blocks left out."""
+    """Returns the code spans of a page, without blocks."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     return re.findall(r"`([^`\n]+)`", text)
 
@@ -167,7 +168,7 @@ def test_paths_are_recognised() -> None:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives to headings."""
+    """Returns the anchors that GitHub gives to headings."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
     plain = (re.sub(r"[^\w\- ]", "", head.lower()) for head in heads)
     return {head.replace(" ", "-") for head in plain}

@@ -46,7 +46,7 @@ def _table(library: Mapping[str, Hardware], names: Sequence[str]) -> str:
 
 
 def _sources(hardware: Hardware) -> str:
-    """A list: what each source or derivation is of."""
+    """Returns a list: each source or derivation, with its figures."""
     of: dict[tuple[bool, str], list[str]] = {}
     for name, figure in hardware.figures.items():
         of.setdefault((figure.estimate, figure.source), []).append(name)

@@ -17,7 +17,7 @@ ALSO = {"catalogue", "topology", "collective"}  # of ir/, beside what passes ret
 
 
 def _used(word: str, text: str) -> bool:
-    """Whether a text has the word, or its plural, as a word or as a part of a name."""
+    """Tells whether a text has the word, or its plural, as a word or in a name."""
     parts = re.escape(word.removesuffix("s")).replace(r"\ ", r"[\s_-]+").replace(r"\-", r"[\s_-]?")
     return re.search(rf"(?<![a-z]){parts}", text, re.I) is not None
 

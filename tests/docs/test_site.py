@@ -19,7 +19,7 @@ if find_spec("mkdocs") is None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built anew; a link to what is not there is an error."""
+    """Builds the site anew; a link without a target is an error."""
     folder = tmp_path_factory.mktemp("site")
     words = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(

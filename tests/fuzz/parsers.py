@@ -47,7 +47,7 @@ SEEDS = {
 
 
 class Slow(BaseException):
-    """An input took too long."""
+    """Raised where an input takes too long."""
 
 
 @dataclass(frozen=True, slots=True)

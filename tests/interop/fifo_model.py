@@ -126,7 +126,7 @@ class _Thread:
 
 @dataclass(slots=True)
 class FifoMachine:
-    """Memory and FIFOs of all ranks. `alias`: where an address of an in-place call really is."""
+    """Memory and FIFOs of all ranks. `alias`: the real address behind one of an in-place call."""
 
     algo: Element
     alias: dict[Address, Address]

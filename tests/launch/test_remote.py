@@ -263,7 +263,7 @@ def test_who_launched_them_goes(mesh: Path, kind: signal.Signals) -> None:
 
 
 class Run:
-    """`hccc run` that is in the middle of its launches."""
+    """A running `hccc run`, in the middle of its launches."""
 
     def __init__(self, place: Path, hosts: str) -> None:
         argv = ["run", place, "--hosts", hosts, "--timeout", "3", "-b", "4K", "-e", "64M", "-n"]

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses mprotect o
 
 
 class Fenced:
-    """An array that ends, or begins, at a page that must not be touched."""
+    """An array that ends, or begins, at a forbidden page."""
 
     def __init__(self, elements: int, at_end: bool) -> None:
         size = -(-max(4 * elements, 1) // PAGE) * PAGE

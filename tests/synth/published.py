@@ -116,7 +116,7 @@ ALLREDUCE = {
 
 @cache
 def published(name: str) -> Topology:
-    """One of the topologies."""
+    """Returns one of the topologies."""
     text = TEXTS[name]
     if "\n" not in text:
         return cluster.load(CLUSTERS / f"{text}.cluster")

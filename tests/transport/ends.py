@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
 
 class _Expected:
-    """Which counters have told of which messages."""
+    """Messages expected, and the counters that announce them."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
@@ -76,7 +76,7 @@ class _Expected:
 
 
 class LateCopier:
-    """Copies as a device would: when asked for the third time whether it is done."""
+    """Copies as a device would: finished at the third question."""
 
     def __init__(self) -> None:
         self._pending: dict[int, list[int]] = {}

@@ -56,13 +56,13 @@ class Place:
         self.write()
 
     def write(self, added: int = 1, factor: int = 2, inline: str = "never") -> None:
-        """The modules, with a constant in each place where one can be."""
+        """Writes the modules, with a constant in each place where one can be."""
         called = CALLED.format(added=added, inline=inline)
         (self.path / "called.py").write_text(called.replace("FACTOR = 2", f"FACTOR = {factor}"))
         (self.path / "loops.py").write_text(LOOPS)
 
     def start(self) -> Any:
-        """The loop compiled, as a process that has just started has it."""
+        """Returns the compiled loop as a newly started process has it."""
         for name in ("loops", "called"):
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
@@ -70,7 +70,7 @@ class Place:
         return importlib.import_module("loops").loop.compiled
 
     def found(self, expected: int = 30, values: Any = VALUES) -> bool:
-        """Whether the loop was on disk; it must be right anyway."""
+        """Tells whether the loop was on disk; its result must be right anyway."""
         loop = self.start()
         assert loop(values) == expected
         hits, misses = loop.stats.cache_hits, loop.stats.cache_misses
@@ -78,7 +78,7 @@ class Place:
         return bool(hits)
 
     def files(self) -> list[Path]:
-        """What is kept of `loop`."""
+        """Lists the files kept of `loop`."""
         return sorted(self.kept.rglob("loops.loop-*"))
 
 

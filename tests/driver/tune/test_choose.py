@@ -16,7 +16,7 @@ KINDS = 2
 
 @st.composite
 def matrices(draw: st.DrawFn) -> tuple[F8, I8, I8]:
-    """Times, thread blocks and kernels of some candidates."""
+    """Draws times, thread blocks and kernels of some candidates."""
     candidates, sizes = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     times = draw(arrays(np.float64, (KINDS, candidates, sizes), elements=st.floats(1.0, 1e3)))
     if draw(st.booleans()):  # a kind that nobody serves

@@ -85,7 +85,7 @@ def test_calls_that_are_cut_alike_are_simulated_once() -> None:
 
 @cache
 def alone() -> Plan:
-    """A thread block for each primitive."""
+    """Compiles a plan with a thread block for each primitive."""
     options = Options(prove=False, tune="off", allocator="depth", fuse="full")
     source = transfer.read(EXAMPLES / "ring_allreduce.rccl")
     plan = driver.compile_text(source, options, site()).plan
@@ -94,7 +94,8 @@ def alone() -> Plan:
 
 
 def told(asked: list[tuple[int, float | None]], took: float) -> tuple[list[float], int]:
-    """What calls with these windows and parts of `took` as limits take; how many instances."""
+    """Returns the times of calls with these windows and limits (parts of `took`), and their
+    instances."""
     timing = CallTiming(alone(), site(), 1 << 20)
     found = []
     for window, part in asked:

@@ -19,7 +19,7 @@ MAX_ITERATIONS = 4000
 
 
 class Wrong(Exception):
-    """The program fails: which error, and the loop values at that point."""
+    """A failure of the program: its error, and the loop values at that point."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -27,7 +27,7 @@ class Wrong(Exception):
 
 
 class TooLong(Exception):
-    """The program runs longer than a test wants to wait."""
+    """A program that runs longer than a test may take."""
 
 
 def _exact(a: int, b: int) -> int:

@@ -71,7 +71,7 @@ NEWEST = [("cuda", 13000), ("hip", 60300000)]
 
 @dataclass
 class Fake:
-    """A copy of the device layer over a runtime that writes down its calls."""
+    """A copy of the device layer over a runtime that records its calls."""
 
     platform: str
     layer: DeviceLibrary

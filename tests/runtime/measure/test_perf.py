@@ -25,7 +25,7 @@ Spoil = Callable[[Sequence[RankMemory]], None]
 
 @dataclass
 class Host:
-    """A collective done by NumPy from whatever the send buffers hold, then spoiled."""
+    """A collective done by NumPy from the send buffers, then spoiled."""
 
     c: Collective
     memory: Sequence[RankMemory]
@@ -229,7 +229,7 @@ def test_another_device_must_agree_on_every_bit() -> None:
 
 
 class _OnDevice(np.ndarray[Any, Any]):
-    """As much of a CuPy array as a session needs, in host memory."""
+    """The part of a CuPy array that a session needs, in host memory."""
 
     def set(self, host: patterns.Array) -> None:
         assert host.dtype == self.dtype

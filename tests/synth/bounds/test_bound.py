@@ -37,7 +37,7 @@ SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_exampl
 
 
 def reachable(source: str) -> bool:
-    """Whether the GPUs that did not fail reach each other: of random texts some do not."""
+    """Tells whether the working GPUs reach each other: in random texts some do not."""
     try:
         cluster_of(source)
     except UserError:
@@ -55,7 +55,7 @@ def load(name: str) -> Topology:
 
 
 def cut_of(found: Bound | Limits) -> Cut:
-    """The cut that binds; every collective of more than one rank has one."""
+    """Returns the cut that binds; every collective of more than one rank has one."""
     assert found.cut is not None
     return found.cut
 
@@ -183,7 +183,7 @@ def test_latency_goes_over_relays() -> None:
 
 
 def arrows(net: FlowNetwork) -> "nx.DiGraph[int | str]":
-    """The network for another maximum-flow algorithm; arcs side by side added up."""
+    """Converts the network for networkx's maximum flow; parallel arcs are added up."""
     g: nx.DiGraph[int | str] = nx.DiGraph()
     g.add_nodes_from(range(net.vertices))
     for u, v, c in zip(net.tail.tolist(), net.head.tolist(), net.capacity.tolist(), strict=True):
@@ -193,7 +193,7 @@ def arrows(net: FlowNetwork) -> "nx.DiGraph[int | str]":
 
 
 def least_into(g: "nx.DiGraph[int | str]", n: int, inside: set[int]) -> float:
-    """The capacity into a set of ranks, hubs placed best."""
+    """Returns the capacity into a set of ranks, hubs placed best."""
     g = g.copy()
     g.add_edges_from(("s", r) for r in set(range(n)) - inside)
     g.add_edges_from((r, "t") for r in inside)
@@ -202,7 +202,7 @@ def least_into(g: "nx.DiGraph[int | str]", n: int, inside: set[int]) -> float:
 
 
 def partitions(n: int) -> Iterator[tuple[int, ...]]:
-    """All partitions of n ranks, as labels."""
+    """Yields all partitions of n ranks, as labels."""
     for label in product(range(n), repeat=n):
         if all(x <= max(label[:i], default=-1) + 1 for i, x in enumerate(label)):
             yield label

@@ -28,7 +28,7 @@ def found(t: Topology, op: OpType = OpType.ALLREDUCE) -> RootedTrees:
 
 
 def rate(t: Topology, op: OpType) -> float:
-    """GB/s that the narrowest cut lets through."""
+    """Returns GB/s that the narrowest cut lets through."""
     cut = limits(t, op).cut
     assert cut is not None
     return float(cut.algbw)

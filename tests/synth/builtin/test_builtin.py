@@ -48,13 +48,13 @@ def load(name: str) -> Topology:
 
 
 def bytes_sent(p: Program) -> np.ndarray:
-    """Of each rank, where a rank's larger buffer has 1 byte: f8[n]."""
+    """Returns the bytes each rank sends if its larger buffer has 1 byte: f8[n]."""
     sent = np.bincount(p.transfers["src"], minlength=p.collective.n_ranks)
     return sent / p.collective.n_chunks
 
 
 def carried(t: Topology, p: Program) -> float:
-    """GB/s of the larger buffer that links allow, if all transfers ran at once."""
+    """Returns GB/s of the larger buffer that links allow, if all transfers run at once."""
     src, dst = (np.ascontiguousarray(p.transfers[k]) for k in ("src", "dst"))
     paths = routes(t, src, dst)
     load = np.bincount(paths.uses.index, minlength=len(paths.resource)) / p.collective.n_chunks

@@ -29,7 +29,7 @@ PROOFS = {"deadlock", "race", "result"}
 
 
 def wire(p: Program) -> float:
-    """Bytes sent by all ranks, where a rank's larger buffer has 1 byte."""
+    """Returns the bytes sent by all ranks, if a rank's larger buffer has 1 byte."""
     c = p.collective
     return len(p) / c.chunks_per_block / c.most_blocks()
 
@@ -39,7 +39,7 @@ def steps(p: Program) -> int:
 
 
 def crossing(t: Topology, p: Program) -> np.ndarray:
-    """Bytes that leave each node for others, where a rank's larger buffer has 1 byte."""
+    """Returns the bytes that leave each node for others, if a rank's larger buffer has 1 byte."""
     src, dst = t.node[p.transfers["src"]], t.node[p.transfers["dst"]]
     c = p.collective
     sent = np.bincount(src[src != dst], minlength=t.n_nodes)
@@ -47,7 +47,7 @@ def crossing(t: Topology, p: Program) -> np.ndarray:
 
 
 def unequal(*sizes: int) -> Topology:
-    """Nodes of so many GPUs, a NIC of 25 GB/s each."""
+    """Makes nodes of these numbers of GPUs, a NIC of 25 GB/s each."""
     lines = [f"define nodenum = {len(sizes)}"]
     for i, g in enumerate(sizes):
         lines.append(f"define node{i + 1} = {g}")

@@ -28,17 +28,17 @@ define nic = [((0) -> (50,1)), ((1) -> (50,1))]
 
 @cache
 def example(name: str) -> Chunked:
-    """A shipped cluster."""
+    """Loads a shipped cluster."""
     return chunked(load.load(CLUSTERS / f"{name}.cluster"))
 
 
 def gather(c: Chunked, chunks: int = 1, *, exclusive: bool = False) -> Demand:
-    """Allgather, so many chunks a rank."""
+    """Makes the demand of an Allgather of `chunks` chunks a rank."""
     return gather_all(np.repeat(np.arange(c.n), chunks), c.n, exclusive=exclusive)
 
 
 def cluster(nodes: list[int], use: dict[tuple[int, int], list[int]], caps: list[int]) -> Chunked:
-    """nodes: of each rank; use: resources of u → v, where there is a route."""
+    """Makes a cluster. nodes: of each rank; use: resources of u → v, where there is a route."""
     n, width = len(nodes), max([1, *map(len, use.values())])
     table = np.full((n * n, width), -1, np.int32)
     for u in range(n):
@@ -53,7 +53,7 @@ def cluster(nodes: list[int], use: dict[tuple[int, int], list[int]], caps: list[
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Chunked:
-    """2 to 4 ranks; some links are missing, all ranks reach each other; resources are shared at
+    """Draws 2 to 4 ranks that reach each other, with links missing and resources shared at
     random."""
     n = draw(st.integers(2, 4))
     caps = draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
@@ -68,7 +68,7 @@ def clusters(draw: st.DrawFn) -> Chunked:
 
 @st.composite
 def switched(draw: st.DrawFn) -> Chunked:
-    """2 or 3 nodes of 1 or 2 ranks; NICs, shared by a node or not, on one switch or two rails."""
+    """Draws 2 or 3 nodes of 1 or 2 ranks; NICs, shared or not, on one switch or two rails."""
     sizes = draw(st.lists(st.integers(1, 2), min_size=2, max_size=3))
     nodes = [m for m, size in enumerate(sizes) for _ in range(size)]
     local = [i for size in sizes for i in range(size)]
@@ -89,7 +89,7 @@ def switched(draw: st.DrawFn) -> Chunked:
 
 @st.composite
 def demands(draw: st.DrawFn, c: Chunked) -> Demand:
-    """1 to 4 chunks, each of one rank or two, wanted by any."""
+    """Draws 1 to 4 chunks, each of one rank or two, wanted by any."""
     count = draw(st.integers(1, 4))
     owner = draw(st.lists(st.integers(0, c.n - 1), min_size=count, max_size=count))
     pre = gather_all(np.array(owner), c.n).pre.copy()

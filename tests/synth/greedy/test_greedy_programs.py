@@ -26,7 +26,7 @@ define nic = [((0) -> (50,1)), ((1) -> (50,1)), ((2) -> (50,1))]
 
 
 def small(*failed: str) -> Topology:
-    """1 + 3 GPUs, those of node2 in a line."""
+    """Makes nodes of 1 and 3 GPUs; the GPUs of node2 are in a line."""
     return parse_cluster(with_faults(Source("small", SMALL), failed, ()))
 
 

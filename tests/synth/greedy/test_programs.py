@@ -33,7 +33,7 @@ def shipped(name: str) -> Topology:
 
 
 def made(t: Topology, op: OpType, root: int = 0, chunks: int = 1) -> tuple[Program, int]:
-    """A Program and the steps of its schedules together."""
+    """Returns a Program and the total steps of its schedules."""
     owner, c = owners(t, op, root, chunks), chunked(t, fine=True)
     demand = gather_all(owner, len(t))
     found = list[Schedule | None]()

@@ -71,7 +71,7 @@ def test_rails_are_joined_by_relays() -> None:
 
 
 def line(nodes: int) -> Topology:
-    """Nodes of two, each joined to the next by one link of 5 GB/s each way."""
+    """Makes nodes of two, each joined to the next by one link of 5 GB/s each way."""
     text = "".join(
         f"define node{i + 1} = 2\ndefine bandwidth = {{mesh => [((0,1) -> 100)]}}\n"
         for i in range(nodes)

@@ -33,7 +33,7 @@ def cluster(text: str, *failed: str) -> Topology:
 
 
 def node(name: str, count: int, size: int, links: str, sharers: int) -> str:
-    """Nodes whose GPUs share NICs in runs of so many, with links of a sort."""
+    """Returns the text of nodes with links of a kind; `sharers` GPUs in a run share a NIC."""
     ids = f"(0..{size - 1})"
     within = {"port": f"port => [({ids} -> 180)]", "mesh": f"mesh => [({ids} -> 60)]"}
     line = ", ".join(f"(({i},{i + 1}) -> 90), (({i + 1},{i}) -> 90)" for i in range(size - 1))
@@ -51,7 +51,7 @@ def rails(count: int, size: int = 4) -> str:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Topology:
-    """1 to 3 sorts of nodes on one switch, 2 nodes or more."""
+    """Draws 1 to 3 kinds of nodes on one switch, 2 nodes or more."""
     text, begin = "", 1
     for _ in range(draw(st.integers(1, 3))):
         count = draw(st.integers(2 if begin == 1 else 1, 4))

@@ -46,7 +46,7 @@ def everybody(n: int, sums: bool = False) -> Roots:
 
 
 def check(table: RouteTable, roots: Roots, made: Packing) -> None:
-    """Every rank hangs, over routes that exist, below the root; what routes carry is `load`."""
+    """Checks that every rank hangs below the root over existing routes, with the right `load`."""
     n, carried = table.n, np.zeros(len(table.capacity))
     for root, sums, parent, depth in zip(
         roots.root, roots.sums, made.parent, made.depth, strict=True
