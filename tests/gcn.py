@@ -21,7 +21,7 @@ STORE, WRITE_BACK, INVALIDATION = 1, 2, 4
 ANYTHING = STORE | WRITE_BACK | INVALIDATION
 NAMES = {STORE: "a store", WRITE_BACK: "a write-back", INVALIDATION: "an invalidation"}
 
-# What begins each; spills to private memory (scratch_store, buffer_store) are nobody else's.
+# Instructions that begin each; spills to private memory (scratch_store, buffer_store) do not count.
 BEGINS = (
     (re.compile(r"(global|flat)_(store|atomic)"), STORE),
     (re.compile(r"buffer_wbl2"), WRITE_BACK),

@@ -2,5 +2,5 @@
 
 from hypothesis import HealthCheck
 
-# Each by its own value: checkers take what iterating over the enum gives for its metaclass's.
+# Each by its own value: to type checkers, iterating over the enum gives its metaclass's type.
 EVERY_CHECK = [HealthCheck(check) for check in HealthCheck]

@@ -22,7 +22,7 @@ SOURCES = sorted(
 ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "ir": {"base"},
-    # Texts to IRs, IRs to IRs, and what is asked of them.
+    # Texts to IRs, IRs to IRs, and analyses of them.
     "shipped": {"base", "ir"},
     "network": {"ir"},
     "lang": {"base", "ir", "network", "shipped"},

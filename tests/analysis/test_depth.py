@@ -42,7 +42,7 @@ def test_a_depth_is_the_longest_chain_of_ranks_before(name: str, level: str) -> 
 def test_rings_are_as_deep_as_they_are_long() -> None:
     gathered, reduced = (depths(lowered(ring(4))) for ring in (ring_allgather, ring_allreduce))
     assert sorted(set(gathered.tolist())) == [0, 1, 2]
-    assert reduced.max() == 4  # who sums last also sends first
+    assert reduced.max() == 4  # the rank that sums last also sends first
 
 
 @pytest.mark.parametrize("name", SMALL)

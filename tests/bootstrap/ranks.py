@@ -15,7 +15,7 @@ from typing import Any
 from hccc.runtime.bootstrap.rendezvous import library, unique_id
 from tests.bootstrap.client import BootstrapClient
 
-WAIT_S = 20.0  # what takes so long has failed
+WAIT_S = 20.0  # a longer wait is a failure
 _FORK = multiprocessing.get_context("fork")
 
 

@@ -75,7 +75,7 @@ def performs(c: Communicator, name: str, root: int, count: int) -> bool:
     n, me = c.n_ranks, c.rank
     blocks = [pattern(r, count, n) for r in range(n)]
     parts = [b.reshape(n, count) for b in blocks]
-    sent = {  # what each rank gives, and what this one is to get
+    sent = {  # (this rank's input, its expected result)
         "all_gather": (parts[me][0], np.concatenate([p[0] for p in parts])),
         "reduce_scatter": (blocks[me], sum(p[me] for p in parts)),
         "all_to_all": (blocks[me], np.concatenate([p[me] for p in parts])),

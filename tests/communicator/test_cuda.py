@@ -146,7 +146,7 @@ def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
         rank.all_reduce(x[:100], x[:100])
     else:
         rank.all_reduce(x, x)
-        rank.all_reduce(x, x)  # does nothing, after what went wrong
+        rank.all_reduce(x, x)  # does nothing, after the error
     lost = async_error(rank.c, 4)
     rank.wait()
     return lost

@@ -57,7 +57,7 @@ def _other_type(c: Communicator, x: Any) -> None:
     c.all_reduce(x.view(np.int32))
 
 
-# What the victim does, what the others are told, and what of it.
+# (the victim's action, the others' result, text of their error)
 WRONGS: dict[str, tuple[Callable[[Communicator, Any], None], Result, str]] = {
     "die": (_die, Result.REMOTE_ERROR, "rank 1 is gone"),
     "exit": (_exit, Result.REMOTE_ERROR, "rank 1 is gone"),

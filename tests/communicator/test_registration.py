@@ -38,7 +38,7 @@ def registered() -> bool:
     other = c.register(np.zeros(10))
     for begin, length in [(at + 4, 8), (at - 4, 8), (at, 8), (at, bytes + 8), (at - 8, bytes + 16)]:
         refused("CommRegister", begin, length, ctypes.byref(out))
-    c._call("CommRegister", at + bytes, 8, ctypes.byref(out))  # what follows overlaps nothing
+    c._call("CommRegister", at + bytes, 8, ctypes.byref(out))  # the bytes behind overlap nothing
     for begin, length in [(0, 8), (at, 0), (at, 2**64 - 1), (1 << 46, 8)]:
         refused("CommRegister", begin, length, ctypes.byref(out))
     c.deregister(first)

@@ -53,7 +53,7 @@ def newer(path: Path) -> None:
     """Makes a file newer than all that is there, whatever the resolution of its clock."""
     later = time.time_ns() + 10**9
     os.utime(path, ns=(later, later))
-    time.sleep(1.1)  # what is built next must be newer still
+    time.sleep(1.1)  # the next build must be newer still
 
 
 def copied(name: str, place: Path) -> Path:

@@ -77,7 +77,7 @@ def test_another_compiler_writes_again(tmp_path: Path, installed: Installed) -> 
     newer(template)
     said = made.built()
     assert "hccc: compiling allreduce" in said and "allreduce_cpu.cpp" in compiled(said)
-    assert "sum_of_ranks.c" not in compiled(said)  # the header is what it was
+    assert "sum_of_ranks.c" not in compiled(said)  # the header is unchanged
 
 
 @pytest.mark.parametrize("shared", some(["ON", "OFF"], 2))

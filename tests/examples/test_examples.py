@@ -28,7 +28,7 @@ EXAMPLES = sorted(FOLDER.glob("*.rccl"))
 DTYPES = ",".join(dtypes.NAMES)
 OPS = ",".join(dtypes.OPS)
 NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
-# Bytes of registers kept in memory around what is called: in a body, around looks for late ranks;
+# Bytes of registers kept in memory around calls: in a body, around looks for late ranks;
 # in one that hands over to a proxy, around that; in straight-line code, around every body.
 SPILLS = {"body": 128, "putting": 256, "kernel": 1024}
 

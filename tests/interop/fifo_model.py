@@ -97,7 +97,7 @@ def _blocks(gpu: Element, dialect: str) -> None:
     for block in gpu.children:
         assert len(block.children) <= STEPS[dialect]
         chain = False
-        for step in block.children:  # what an export waits for is a step that signals
+        for step in block.children:  # exports wait only for steps that signal
             if step["depid"] >= 0:
                 target = by_id[step["depid"]].children[step["deps"]]
                 assert target["hasdep"] == 1 and target.attributes["type"] != "nop"

@@ -26,7 +26,7 @@ from tests.interop import corpus
 
 needs_corpus = pytest.mark.skipif(not corpus.entries(), reason=corpus.MISSING)
 FILES = 97
-KNOWN = 92  # files whose result is known; the others are custom, and say nothing
+KNOWN = 92  # files with a known result; the others are custom, without a specification
 KEY = "largest_message_without_fifo_deadlock_bytes"
 # In place, a custom collective's buffers are one memory; the manifest's verdicts keep them apart.
 RACE_IN_PLACE = {f"msccl_xml/alltonext_fwd_2x8_i{k}.xml" for k in (1, 2)}

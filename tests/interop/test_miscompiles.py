@@ -99,7 +99,7 @@ def test_refused_where_check_passes(kind: str) -> None:
     try:
         _, bad = corpus.verdict(wrong)
         assert bad.result == code
-    except UserError as error:  # what nothing writes is seen before any proof
+    except UserError as error:  # unwritten slots are refused before any proof
         assert error.problem.code == code
 
 

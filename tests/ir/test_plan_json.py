@@ -166,7 +166,7 @@ def _set(*path: str | int) -> Callable[[Any, object], None]:
     return change
 
 
-# (what to change, to what, the code, a word that the message must have)
+# (place, new value, code, a word of the message)
 WRONG: list[tuple[tuple[str | int, ...], object, str, str]] = [
     (("hccc_plan",), 3, "E407", "version 3"),
     (("hccc_plan",), "1", "E407", "version"),

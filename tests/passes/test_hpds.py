@@ -93,7 +93,7 @@ def swapped(pipeline: Pipeline, a: int, b: int) -> Pipeline:
     return replace(pipeline, order=order)
 
 
-# All but those whose transfers depend on nothing.
+# All but the programs without dependencies.
 DEPENDENT = [name for name, program in SMALL.items() if len(depend(program).preds.index)]
 
 

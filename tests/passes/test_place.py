@@ -31,7 +31,7 @@ from tests.passes.textbook import (
 )
 from tests.sabotage import changed
 
-# Rank 2 relays in both: values that nobody wants there.
+# Rank 2 relays in both: values that it does not need itself.
 RELAYED = program(
     OpType.GATHER,
     3,

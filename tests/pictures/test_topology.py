@@ -184,7 +184,7 @@ def test_names_cannot_leave_the_picture() -> None:
     t = replace(site("mi300x"), devices=(Device(evil, evil),))
     picture = topology(t, evil)
     assert "<script" not in picture.svg and "\x00" not in picture.svg
-    assert any("<script>" in x for x in texts(picture))  # shown as what it is
+    assert any("<script>" in x for x in texts(picture))  # shown as text
     assert tips(picture)
     assert "x^2" in "".join(texts(topology(t, "$x^2$")))  # no mathematics either
 

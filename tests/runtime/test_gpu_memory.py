@@ -10,7 +10,7 @@ import pytest
 
 from tests.runtime.handwritten import INCLUDE
 
-# HIP's API as far as it is called, saying what it is asked; `refused` is what the driver has not.
+# The part of HIP's API that is called; it prints its calls, and refuses the flags `refused`.
 HIP = """#pragma once
 #include <stdio.h>
 #include <stdlib.h>

@@ -88,7 +88,7 @@ def test_blocks_of_other_collectives(tmp_path: Path) -> None:
 def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> None:
     world = Processes(mixed(network), tmp_path)
     for groups in ([(0, 1), (1, 1), (2, 1), (3, 1)], [(0, 2), (2, 1), (3, 1)]):
-        world.reset()  # rings are new in every process, and so is what they have counted
+        world.reset()  # rings are new in every process, and so are their counters
         world.fill(SEVERAL)
         done = world.run(groups, SEVERAL, "domain=2", f"late={late}")
         assert_right(world, done, SEVERAL)

@@ -63,14 +63,14 @@ class Primitive:
     gives: list[int]
     alpha: float
     cap: float  # bytes/µs of its thread block
-    copied: float  # what it loads its memory by
+    copied: float  # load of its memory
     gamma: float  # µs a byte
     uses: Counter[int]  # resource: times
     core: int  # the resource of its node's cores, 0 or less: none
     memory: int  # the resource of its memory, 0: none
     active: bool
     works: bool  # its thread block moves bytes itself
-    hands: list[Transfer]  # what it hands to proxies
+    hands: list[Transfer]  # handed to proxies
 
 
 @dataclass(slots=True)
@@ -361,7 +361,7 @@ def times(
                 if p.memory:
                     load[p.memory] = plan.channels * p.copied
                 flows[n] = (Counter(load), p.cap)
-            elif p.core:  # what the runtime adds takes a core too
+            elif p.core:  # the runtime's own work takes a core too
                 flows[n] = (Counter({p.core: float(plan.channels)}), 1.0)
         for n, x in enumerate(carriers, len(busy)):
             way, often = ways[x.transfer.src, x.transfer.dst], plan.channels / costs.efficiency

@@ -41,7 +41,7 @@ BASES = {  # examples, and how they are compiled: every buffer, guard and kind o
     "ring_allgather on nodes": Options(network_lowering="slots"),
 }
 MUTANTS = 12  # of a field of each plan
-RUN = 3  # of those that are accepted
+RUN = 3  # accepted mutants that are run
 HEADER = {"E310"}
 SCHEMA = {"E407"}
 ROWS = {"E311", *SCHEMA}

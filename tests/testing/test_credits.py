@@ -41,7 +41,7 @@ static bool hccc_deleted(const hccc_block& b, int prim, int kind, int flag) {
 }
 
 // Thread i waits"""
-RUNS = 40  # a deleted credit is told in one run of three: the receiver is often fast enough
+RUNS = 40  # a deleted credit shows in one run of three: the receiver is often fast enough
 KINDS = {
     "memory": (Options(transport=Transport.STAGED, slots=1), (MESSAGE, CREDIT)),
     "network": (Options(network_lowering="slots", slots=1, fuse="none"), (FLAG, MESSAGE, CREDIT)),

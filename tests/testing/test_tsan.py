@@ -33,7 +33,7 @@ from tests.sabotage import without_wait
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COUNT = 600
-RUNS = 20  # what is broken need not show every time
+RUNS = 20  # a fault need not show every time
 PROGRAM = Path(__file__).with_name("programs") / "launches.cpp"
 WORLD = """
 #include "{source}"

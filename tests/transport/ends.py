@@ -49,9 +49,8 @@ class _Expected:
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
-        self.waiting: dict[
-            int, list[int]
-        ] = {}  # of a counter, its messages that it has not told of
+        # Messages not yet announced, by counter.
+        self.waiting: dict[int, list[int]] = {}
         for i, message in enumerate(messages):
             if message.counter >= 0:
                 self.waiting.setdefault(message.counter, []).append(i)

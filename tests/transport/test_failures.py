@@ -42,7 +42,7 @@ def test_the_death_of_a_peer_is_told_and_others_go_on(ucx: None, layers: str) ->
         assert rank == 2
         assert text.startswith("rank 2: ")
     carried(a, b, 1, 0, 2)
-    a.call("completed", TURN + 3)  # what was for the dead is complete too
+    a.call("completed", TURN + 3)  # transfers to the dead rank are complete too
     assert [a.end(), b.end()] == [0, 0]
 
 

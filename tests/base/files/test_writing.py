@@ -81,7 +81,7 @@ def test_several_files_all_or_none(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         replace_all({old: _puts("x"), new: _fails}, [gone])
     assert sorted(os.listdir(tmp_path)) == ["gone", "old"] and old.read_text() == "before"
-    with pytest.raises(FileNotFoundError):  # the last rename fails: what was renamed is put back
+    with pytest.raises(FileNotFoundError):  # the last rename fails: earlier ones are undone
         replace_all({old: _puts("x"), new: _puts("y"), tmp_path / "no" / "z": _puts("z")}, [gone])
     with pytest.raises(FileNotFoundError):
         replace_all({old: _puts("x"), new: _puts("y")}, [gone, tmp_path / "nothing"])

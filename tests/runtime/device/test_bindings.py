@@ -368,7 +368,7 @@ def test_errors_of_the_vendor(make: Make, which: tuple[str, int], base: int) -> 
     fake.runtime.fake_result(0)
     assert fake.layer.try_call("GetLastError") == base + 333
     assert fake.error("GetLastError") == "Success"
-    fake.runtime.fake_result(700)  # of a kernel that somebody else launched
+    fake.runtime.fake_result(700)  # of a kernel of another launch
     assert fake.error("PeekAtLastError") == "ErrorIllegalAddress"
     assert fake.written()[-1][0].endswith("PeekAtLastError")
     assert fake.error("GetLastError") == "ErrorIllegalAddress"

@@ -110,7 +110,7 @@ def test_values_that_pass_by_pointer_are_alike_everywhere() -> None:
             assert {value for _, value in row.natives.values()} == {row.value}
 
 
-# What HIP 5 lacks or ignores (hipIpcMemLazyEnablePeerAccess was 0); values are those of HIP 6.
+# Names that HIP 5 lacks or ignores (hipIpcMemLazyEnablePeerAccess was 0); values are HIP 6's.
 LATER = (
     "hipDeviceAttributeWallClockRate",
     "hipDeviceMallocUncached",

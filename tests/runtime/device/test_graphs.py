@@ -107,7 +107,7 @@ def test_launches_of_one_graph_follow_each_other(rt: Runtime) -> None:
     exec_ = instantiate(rt, end(rt, one)[1])
     for stream in (one, other, one, other):
         rt("GraphLaunch", exec_, stream)
-    rt("GraphExecDestroy", exec_)  # what was launched goes on
+    rt("GraphExecDestroy", exec_)  # launched work goes on
     rt("DeviceSynchronize")
     assert seen == [True] * 4
 

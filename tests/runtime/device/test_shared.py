@@ -15,7 +15,7 @@ from tests.runtime.device.harness import VALUES, Runtime
 KINDS = {name: VALUES[f"Handle{name}"] for name in ("Legacy", "Descriptor", "Fabric")}
 BYTES = 5000
 
-# Reads a handle, and writes into what it opens.
+# Reads a handle, opens it, and writes into its memory.
 OTHER = """
 import ctypes, sys
 from hccc.runtime.device.device_layer import library, structure, use

@@ -13,7 +13,7 @@ from hccc.shipped.hardware.load import Hardware
 EVERY = [*load.devices().values(), *load.networks().values(), *load.library("pcie.toml").values()]
 ASKED = """V100 A100 A800 H20 H100 H800 H200 B200 GB200 GB300 L40S A6000
 MI250X MI300X MI355X"""
-# What machines did (device, figure, GB/s or µs, at most so far off): not what the library says.
+# Measured on machines (device, figure, GB/s or µs, relative tolerance), not the library's values.
 MEASURED = [
     ("H100", "store", 20.5, 0.01),
     ("B200", "store", 21.4, 0.01),
