@@ -58,9 +58,7 @@ def test_shares_are_simulated(rows: list[Any], tmp_path: Path) -> None:
     faster = list(module("table3").rows(bench(tmp_path, block=25.0), (1,)))
     for row, fast in zip(rows, faster, strict=True):
         more = fast.facts["ours"][0] - row.facts["ours"][0]
-        assert (
-            0 <= more <= 1
-        )  # where blocks are fast, links would wait for copies: one more block for them
+        assert 0 <= more <= 1  # fast blocks keep links waiting for copies: one block more
         assert row.facts["ours"][1] != fast.facts["ours"][1]
         assert row.facts["ours"][1] + row.facts["ours"][2] == pytest.approx(100)
         assert row.facts["ours"][2] <= row.facts["ours"][3]

@@ -1,4 +1,4 @@
-"""What the driver chooses for a cluster, and what it leaves to who compiles."""
+"""The driver's choices for a cluster, and those it leaves to the user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compiled(algorithm: str, on: str = "dgx-h100", **options: object) -> Compile
 
 
 def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
-    """µs of a call, as the library runs it."""
+    """Returns µs of a call, as the library runs it."""
     assert made.topology
     plan = made.at(size, in_place).plan
     return simulate(prepare(plan, made.topology), Request(size, in_place=in_place)).time
