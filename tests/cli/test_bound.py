@@ -70,7 +70,7 @@ def test_as_json(hccc: Hccc) -> None:
 
 
 def test_of_a_cluster_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
-    """One GPU has nothing to move; what is imported can be bounded."""
+    """One GPU has nothing to move; an imported cluster can be bounded."""
     site = tmp_path / "site.cluster"
     site.write_text("define node1 = 1\n")
     code, out, _ = hccc("bound", site, "--collective", "alltoall")

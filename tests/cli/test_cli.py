@@ -1,4 +1,4 @@
-"""compile and check: what they write, print and report."""
+"""compile and check: their files, output and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hccc cluster`: what ships is listed, printed, and taken by name where a file is."""
+"""`hccc cluster`: shipped clusters are listed, printed, and named in place of a file."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _offered(type: click.ParamType[object], incomplete: str) -> list[str]:
     ],
 )
 def test_the_last_word_of_a_list_is_completed(incomplete: str, offered: list[str]) -> None:
-    """What stands before stays, and is not offered again."""
+    """Earlier words stay, and are not offered again."""
     assert _offered(Words(("sum", "min", "max"), {"minimum": "min"}), incomplete) == offered
 
 

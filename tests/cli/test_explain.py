@@ -1,4 +1,4 @@
-"""hccc explain: parts that add up, what each means, changes that are simulated, the page."""
+"""hccc explain: parts that add up, the meaning of each, simulated changes, the page."""
 
 import json
 import re
@@ -226,7 +226,7 @@ def test_the_page(hccc: Hccc) -> None:
 
 
 def test_filling_and_draining_add_up_as_they_are_said(hccc: Hccc) -> None:
-    """What the bound already has of the wait for the first byte is taken off."""
+    """The wait for the first byte counts only beyond its part in the bound."""
     file = EXAMPLES / "clusters" / "mi300x.cluster"
     program = EXAMPLES / "binomial_broadcast.rccl"
     _, out, _ = hccc("explain", program, "--cluster", file, "-b", "1M")

@@ -1,4 +1,4 @@
-"""`hccc fuzz`: counts what it tried, finds a planted bug, shrinks it, and can be replayed."""
+"""`hccc fuzz`: counts its trials, finds a planted bug, shrinks it, and can be replayed."""
 
 from __future__ import annotations
 

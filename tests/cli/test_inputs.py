@@ -1,4 +1,4 @@
-"""What is given to a command: pipes, devices and endless texts are read once, any name travels."""
+"""Inputs of commands: pipes, devices and endless texts are read once, any name travels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def piped(place: Path, blocks: Iterator[bytes]) -> Iterator[Path]:
                 for block in blocks:
                     file.write(block)
         except BrokenPipeError:
-            pass  # who read it had enough
+            pass  # the reader has closed it
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()

@@ -66,7 +66,7 @@ PLACES = {
 
 
 def _interrupted(running: subprocess.Popen[str], place: Path) -> None:
-    """Presses Ctrl-C and looks at what `running` leaves."""
+    """Presses Ctrl-C and checks that `running` leaves nothing."""
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
     assert running.returncode == 130
@@ -175,7 +175,7 @@ def test_several_interrupted_computations_do_not_go_on() -> None:
 
 
 def test_what_is_interrupted_does_not_go_on() -> None:
-    """The interpreter's next step ends it: nobody wants its result."""
+    """The interpreter's next step ends it: its result is not needed."""
     begun, ended = threading.Event(), threading.Event()
 
     def computes() -> None:

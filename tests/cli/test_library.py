@@ -121,4 +121,4 @@ def test_a_library_of_one_has_the_name_that_is_given(
     assert (tmp_path / "k" / "best.h").exists() and not list((tmp_path / "k").glob("ring*"))
     assert "race" in hccc("check", tmp_path / "k")[1]
     assert hccc(RING, *options, "-o", tmp_path / "k", "--target", "cpu")[0] == 0
-    assert not list((tmp_path / "k").glob("best*"))  # what was written under the other name
+    assert not list((tmp_path / "k").glob("best*"))  # files of the other name

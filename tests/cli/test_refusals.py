@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 RING = str(ROOT / "examples" / "ring_allreduce.rccl")
 DGX = str(ROOT / "examples" / "clusters" / "dgx-h100.cluster")
 
-# The errors whose exit code is 2: what is wrong is the command line itself.
+# Errors of the command line itself: exit code 2.
 CODES = ("E400", "E410", "E415", "E416", "E418", "E424", "E433", "E434")
 USAGE = tuple(f"error[{code}]" for code in CODES)
-# What is wrong: the command line (with {names} of what `place` makes), and a word of the error.
+# (command line, with {names} of the files that `place` makes; a word of the error)
 CASES: dict[str, tuple[list[str], str]] = {
     "missing file": (["nothing.rccl", "-o", "{out}"], "No such file"),
     "missing plan": (["run", "nothing.json"], "No such file"),
@@ -293,7 +293,7 @@ def test_words() -> None:
 
 
 def test_every_choice_is_known_where_it_is_made() -> None:
-    """Options say what there is; what does it stands in tables of their own, or loads slowly."""
+    """The names of options equal the keys of the tables behind them, some of which load slowly."""
     from dataclasses import fields
 
     from hccc.cli import options as cli_options

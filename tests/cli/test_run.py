@@ -116,7 +116,7 @@ def test_a_directory_runs_without_being_generated_again(hccc: Hccc, tmp_path: Pa
 
 @pytest.fixture
 def edited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels that somebody edited run, as if hccc had emitted them so."""
+    """Lets edited kernels run, as if hccc had emitted them so."""
     monkeypatch.setattr(bench, "compare_kernels", lambda *_: None)
 
 

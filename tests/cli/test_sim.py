@@ -1,4 +1,4 @@
-"""hccc sim: the table, JSON, rivals, what is refused."""
+"""hccc sim: the table, JSON, rivals, refusals."""
 
 from __future__ import annotations
 
@@ -179,12 +179,12 @@ def test_stdout_of_any_encoding_and_none() -> None:
     assert (done.returncode, done.stderr) == (0, "") and "1.00?" in done.stdout
     shell = ["bash", "-c", 'exec "$@" >&-', "bash", *COMMAND, *map(str, argv)]
     closed = subprocess.run(shell, stderr=subprocess.PIPE, env=environment(), timeout=120)
-    assert closed.returncode == 1  # the table is what it is for
+    assert closed.returncode == 1  # the table could not be printed
     assert closed.stderr == b"error[E440]: standard output: Bad file descriptor\n"
 
 
 def test_a_direct_plan_says_why_it_has_no_rivals(hccc: Hccc, tmp_path: Path) -> None:
-    """What runs the same algorithm needs the program; NCCL's rings do not."""
+    """Rivals with the same algorithm need the program; NCCL's rings do not."""
     plan = tmp_path / "plan.json"
     plan.write_text(hccc(RING, "--emit=plan")[1])
     code, stdout, _ = hccc(

@@ -1,4 +1,4 @@
-"""Streams that take nothing: full, closed, or with nobody at the other end."""
+"""Streams that take nothing: full, closed, or without a reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full
 
 
 def redirected(argv: str, streams: str, **more: str) -> tuple[int, str]:
-    """Runs hccc in a shell with `streams` redirected: exit code, and what stderr got."""
+    """Runs hccc in a shell with `streams` redirected: exit code, and stderr."""
     line = f"exec {shlex.join(COMMAND)} {argv} {streams}"
     done = subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, timeout=120, env=environment(**more)

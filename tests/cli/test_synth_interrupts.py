@@ -1,4 +1,4 @@
-"""Ctrl-C in `hccc synth` keeps the best of what was simulated; before that it ends the command."""
+"""Ctrl-C in `hccc synth` keeps the best simulated program; before that it ends the command."""
 
 from __future__ import annotations
 

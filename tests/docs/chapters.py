@@ -60,7 +60,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """A line after `$ `, with the lines after `> ` that go on with it, and what it prints."""
+    """A line after `$ `, with continuation lines after `> `, and its output."""
 
     text: str
     printed: str

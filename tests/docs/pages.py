@@ -1,4 +1,4 @@
-"""What the pages of docs/ say about the code, taken from the code."""
+"""Tables in the pages of docs/ about the code, taken from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's and the guide's commands print what they show, one after the other, in one folder."""
+"""README's and the guide's commands print the output shown, in order, in one folder."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Reader:
                 self.console(block, command)
 
     def python(self, block: Block) -> str:
-        """Runs Python; what it names, later blocks of the page have."""
+        """Runs Python; later blocks of the page have its names."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.chdir(self.folder):
             exec(compile(block.text, block.place, "exec"), self.names)
@@ -114,7 +114,7 @@ def _compare(block: Block, shown: str, printed: str) -> None:
 
 @pytest.mark.parametrize("page", CHAPTERS)
 def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
-    """Later blocks read what earlier ones wrote, so all run in one folder, in order."""
+    """Later blocks read files of earlier ones, so all run in one folder, in order."""
     if (tool := NEEDS.get(page.stem)) and shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     reader = Reader(tmp_path)
@@ -158,7 +158,7 @@ def test_blocks_are_what_this_test_knows(page: Path) -> None:
     "page", sorted({*chapters.PAGES, *(ROOT / "docs").rglob("*.md")}), ids=lambda page: page.stem
 )
 def test_commands_exist(page: Path) -> None:
-    """Each call of hccc on any page parses, those that are not run, too."""
+    """Each call of hccc on any page parses, even in blocks that are not run."""
     for block in chapters.blocks(page):
         if block.kind != "console":
             continue

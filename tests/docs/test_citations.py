@@ -13,7 +13,7 @@ from tests.test_architecture import ROOT
 FOLDERS = ("compiler", "runtime", "templates", "benchmarks", "tests", "examples", "scripts")
 KINDS = {".py", ".h", ".lark", ".jinja", ".inc", ".c", ".cpp", ".cmake", ".sh"}
 PAGES = {page.stem: page for page in DOCS.glob("*.md")}
-# Every page that people read. The CHANGELOG tells of what was, too.
+# Every page for people. The CHANGELOG names former files, too.
 READ = sorted(
     {
         ROOT / "README.md",
@@ -26,7 +26,7 @@ READ = sorted(
 
 NOT_HCCC = {("downstream.md", "--no-build-isolation")}  # pip's
 _NAME = re.compile(r"\b(?:hccc_|hccc[A-Z]|hcccrt|HCCC_)\w+\b")
-MADE = {"allreduce.h", "job.py", "demo.c"}  # by a build, or by who reads the page
+MADE = {"allreduce.h", "job.py", "demo.c"}  # by a build, or by the reader
 ELSEWHERE = {"docs/legacy.md"}  # of DeepEP
 
 

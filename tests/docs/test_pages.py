@@ -1,4 +1,4 @@
-"""The generated parts of docs/architecture.md and docs/command-line.md are those of the code."""
+"""The generated parts of docs/architecture.md and docs/command-line.md match the code."""
 
 from __future__ import annotations
 

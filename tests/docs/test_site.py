@@ -35,7 +35,7 @@ def _html(site: Path, page: Path) -> str:
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
 def test_tables_and_code_are_such_on_the_site(site: Path, page: Path) -> None:
-    """What GitHub takes for a table, a list or code, MkDocs takes for one, too."""
+    """MkDocs finds the same tables, lists and code as GitHub."""
     text = page.read_text(encoding="utf-8")
     html = _html(site, page)
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)

@@ -1,4 +1,4 @@
-"""Topologies whose optima others computed (ForestColl, its LP for Allreduce, TE-CCL's models)."""
+"""Topologies with published optima (ForestColl, its LP for Allreduce, TE-CCL's models)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""synthesize: proved programs for every collective, the fastest of what was weighed."""
+"""synthesize: proved programs for every collective, the fastest of those compared."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def matrices(draw: st.DrawFn) -> tuple[F8, I8, I8]:
     """Draws times, thread blocks and kernels of some candidates."""
     candidates, sizes = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     times = draw(arrays(np.float64, (KINDS, candidates, sizes), elements=st.floats(1.0, 1e3)))
-    if draw(st.booleans()):  # a kind that nobody serves
+    if draw(st.booleans()):  # a kind that no candidate serves
         times[1] = np.inf
     blocks = draw(arrays(np.int64, candidates, elements=st.integers(1, 64)))
     kernel = draw(arrays(np.int64, candidates, elements=st.integers(0, 2)))

@@ -1,4 +1,4 @@
-"""The driver's choices for a cluster, and those it leaves to the user."""
+"""The driver's choices for a cluster, and the choices it leaves to the user."""
 
 from __future__ import annotations
 

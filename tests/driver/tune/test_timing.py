@@ -1,4 +1,4 @@
-"""What calls of one structure take."""
+"""Times of calls of one structure."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def partitions(n: int) -> Iterator[tuple[int, ...]]:
 @SETTINGS
 @given(topologies, st.data())
 def test_no_subset_is_tighter(t: Topology, data: st.DataObject) -> None:
-    """Every set of ranks, by networkx: what is found is the tightest cut there is."""
+    """Every set of ranks, by networkx: the bound is the tightest cut there is."""
     assume(2 <= t.n_ranks <= 6)
     n, net = t.n_ranks, network(t)
     g, back = arrows(net), arrows(net.reversed())
@@ -314,7 +314,7 @@ def test_no_run_is_below_the_bound(
     assert run.time >= least * (1 - 1e-6)
 
 
-# Of 1,024 GPUs, each with 180 GB/s of NVLink and a NIC of 50: what a rank lacks comes in over both;
+# Of 1,024 GPUs, each with 180 GB/s of NVLink and a NIC of 50: missing data come in over both;
 # Alltoall brings 1,016 of its blocks over NICs; every message of SendRecv changes rails, by NVLink.
 RAILS = {
     OpType.ALLGATHER: 1024 / 1023 * 230,
@@ -338,7 +338,7 @@ def test_a_thousand_ranks(op: OpType) -> None:
 
 
 def test_a_chain_of_switch_groups_is_as_slow_as_its_slowest() -> None:
-    """A route's α is its slowest group's: what lies on two of them does not wait for both."""
+    """A route's α is its slowest group's: a link in two groups does not wait for both."""
     way = "switch => [((0), (1) >-> (1.0, 1, 0.7)), ((1), (0) >-> (1.0, 1, 0.7))]"
     t = cluster_of(f"define node1 = 2\ndefine bandwidth = {{{way}}}")
     assert bound(t, Collective(OpType.BROADCAST, 2, 1), 0).time == pytest.approx(0.7)

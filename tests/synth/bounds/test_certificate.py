@@ -1,4 +1,4 @@
-"""certificate: no looser than the best trees, where no cut shows what they take."""
+"""certificate: no looser than the best trees, where no cut shows the trees' time."""
 
 from pathlib import Path
 

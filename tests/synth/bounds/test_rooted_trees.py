@@ -1,5 +1,4 @@
-"""rooted_trees: published optima, no in-network multicast, and between what is known below and
-above."""
+"""rooted_trees: published optima, no in-network multicast, and between the known bounds."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def test_published_optima(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALLGATHER)
 def test_published_allgathers_are_over_trees(name: str) -> None:
-    """Where no GPUs share what is narrow, the cut is reached."""
+    """Where no GPUs share the narrow links, the cut is reached."""
     for op in (OpType.ALLGATHER, OpType.REDUCESCATTER):
         assert found(published(name), op).algbw == pytest.approx(float(Fraction(ALLGATHER[name])))
 
@@ -65,7 +64,7 @@ def test_a_switch_sends_no_copies() -> None:
 
 
 def test_unequal_nodes_have_equal_shares_of_roots() -> None:
-    """Four GPUs and eight behind equal NICs: what bounds is the NICs, whichever rank is a root."""
+    """Four GPUs and eight behind equal NICs: the NICs are the bound, whichever rank is a root."""
     trees = found(published("f (4+8)"))
     equal = rate(published("f (4+8)"), OpType.ALLGATHER) / 2
     assert trees.algbw == pytest.approx(200) and equal == pytest.approx(150)

@@ -144,7 +144,7 @@ def test_trees_use_every_nic_alike() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 13, 14, 31, 64])
 def test_double_trees_share_the_work(n: int) -> None:
-    """Both are binary trees; who has two children in one is a leaf in the other."""
+    """Both are binary trees; a rank with two children in one is a leaf in the other."""
     kids = []
     for parent in double(n):
         root = np.flatnonzero(parent < 0)

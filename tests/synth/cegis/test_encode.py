@@ -1,4 +1,4 @@
-"""encode: what solvers find is a schedule, whichever solver and encoding."""
+"""encode: every solution is a schedule, whichever solver and encoding."""
 
 from __future__ import annotations
 

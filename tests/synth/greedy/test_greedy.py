@@ -15,7 +15,7 @@ from tests.health_checks import EVERY_CHECK
 from tests.synth.greedy.chunked_clusters import cluster, clusters, example, gather, switched
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
-SEED = st.integers(0, 1 << 34)  # `searched` multiplies what people give by 16
+SEED = st.integers(0, 1 << 34)  # `searched` multiplies a user's seed by 16
 
 
 def columns(s: Schedule) -> list[list[int]]:
@@ -53,7 +53,7 @@ def test_seeds_differ() -> None:
 @SETTINGS
 @given(clusters(), st.data())
 def test_of_any_demand_what_is_found_holds(c: Chunked, data: st.DataObject) -> None:
-    """Where only some want a chunk greedy may find nothing: who does not want it forwards none."""
+    """Where only some want a chunk greedy may find nothing: the other ranks forward none."""
     pre = gather_all(np.arange(c.n), c.n).pre
     flags = st.lists(st.booleans(), min_size=c.n, max_size=c.n)
     wanted = np.array(data.draw(st.lists(flags, min_size=c.n, max_size=c.n)))

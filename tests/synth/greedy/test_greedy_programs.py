@@ -1,4 +1,4 @@
-"""greedy programs: several chunks, both kinds of greedy, and what cannot be had."""
+"""greedy programs: several chunks, both kinds of greedy, and impossible demands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_programs_are_right_and_not_below_the_bound(op: OpType) -> None:
 
 @pytest.mark.parametrize("op", sorted(BOTH))
 def test_a_node_whose_ranks_reach_each_other_only_over_others(op: OpType) -> None:
-    """The middle of the line failed: what is once in the node does not reach the other rank."""
+    """The middle of the line failed: a chunk at one rank of the node does not reach the other."""
     found = list(greedy_programs(small("node2.gpu1"), op, 0, 0))
     assert found
     for one in found:

@@ -98,7 +98,7 @@ def test_a_line_of_nodes_needs_as_many_relays_as_it_is_long(op: OpType, nodes: i
 
 
 def test_a_ring_of_one_way_links_divides_the_load_evenly() -> None:
-    """Every rank sends to those 1 to 6 places on: 21 blocks over each link, of which 6 are its."""
+    """Every rank sends 1 to 6 places on: 21 blocks over each link, 6 of its own rank's."""
     links = ", ".join(f"(({i},{(i + 1) % 7}) -> 10)" for i in range(7))
     t = cluster(f"define node1 = 7\ndefine bandwidth = {{direct => [{links}]}}")
     one = next(iter(path_programs(t, OpType.ALLTOALL)))

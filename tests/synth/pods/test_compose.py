@@ -155,7 +155,7 @@ def test_planes_are_rails_where_nothing_joins_these() -> None:
 
 
 def test_slow_pods_send_by_way_of_others() -> None:
-    """Two GPUs share each NIC of node3 only: it cannot send everybody everything in time."""
+    """Two GPUs share each NIC of node3 only: it cannot send to every rank in time."""
     text = node("node1", 2, 4, "port", 1) + node("node3", 1, 8, "port", 2)
     t = cluster(text)
     made = compose(t, owners(t, OpType.ALLGATHER, 0, 1))

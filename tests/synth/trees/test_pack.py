@@ -97,7 +97,7 @@ def test_repacked_the_busiest_carries_no_more(t: Topology, style: Style, sums: b
 
 @pytest.mark.parametrize("name", [slow("fault-4"), "fault-4-4", "fault-4-8", "fault-8"])
 def test_repacked_nics_are_filled_chunk_by_chunk(name: str) -> None:
-    """Nodes whose NICs are three, four and seven: passes over single trees end a chunk over."""
+    """Nodes of three, four and seven NICs: passes over single trees end a chunk over."""
     t = cluster(f"heteccl-h20-4x2+8-{name}")
     found = list(tree_programs(t, OpType.ALLREDUCE, 0, 0, limits(t, OpType.ALLREDUCE)))
     assert min(one.load for one in found) < 1.001
