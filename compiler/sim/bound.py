@@ -40,11 +40,11 @@ class RunBound:
     def _of_blocks(self) -> float:
         """Returns the most µs of any thread block for its instances after the current one."""
         batches = self._batches
-        at = self._s.block[self._owner]
-        begun = np.minimum(at["window"].astype(np.int64) + self._s.shape[1], batches)
-        left = np.where(self._number < at["prim"], batches - begun, batches - at["window"])
-        here = self._number == at["prim"]
-        left = np.where(here, batches - at["batch"] - 1, left)
+        block = self._s.block
+        at, batch, window = (block[name][self._owner] for name in ("prim", "batch", "window"))
+        begun = np.minimum(window.astype(np.int64) + self._s.shape[1], batches)
+        left = np.where(self._number < at, batches - begun, batches - window)
+        left = np.where(self._number == at, batches - batch - 1, left)
         took: F8 = np.where(left > 0, (left - 1) * self._each + self._last, 0.0)
         return float(np.bincount(self._owner, took).max(initial=0.0))
 

@@ -19,7 +19,9 @@ from hccc.sim.library import library
 from hccc.sim.state import HEAP, TODO, State
 
 AT_ONCE = 1 << 16  # moments between two checks for Ctrl-C
-LOOK = 1 << 8  # moments between two checks whether a run can still keep its limit
+# Moments between two checks whether a run can still keep its limit: so many, or so many primitives
+# for each moment where a plan is large, since a check looks at all of them.
+LOOK, LOOKED_AT = 1 << 8, 16
 
 
 class Ended(NamedTuple):
@@ -53,7 +55,7 @@ def ended(engine: Engine, s: State, limit: float) -> Ended:
     """Continues `engine`, begun with `s`, to the end as `run` does. Ctrl-C is noticed between
     steps."""
     bound = RunBound(s) if limit < math.inf else None
-    moments = LOOK if bound else AT_ONCE
+    moments = max(LOOK, len(s.primitive) // LOOKED_AT) if bound else AT_ONCE
     while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
         if bound and bound.exceeds(limit, engine.now):
             return Ended(engine.left, engine.now, late=True)
