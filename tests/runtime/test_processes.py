@@ -22,9 +22,9 @@ from tests.runtime.processes import (
     OK,
     PRIVATE,
     TIMEOUT,
+    EndedProcess,
     Launch,
     Outcome,
-    Process,
     Processes,
     ended,
 )
@@ -51,7 +51,7 @@ def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
     return driver.compile_program(mesh, Options(network_lowering=network)).plan
 
 
-def assert_right(world: Processes, done: list[Process], launches: list[Launch]) -> None:
+def assert_right(world: Processes, done: list[EndedProcess], launches: list[Launch]) -> None:
     statuses = [[launch.status for launch in process.launches] for process in done]
     assert statuses == [[OK] * len(launches)] * len(done), done
     assert world.wrong(launches) == [0] * len(launches)
@@ -209,7 +209,7 @@ def test_a_late_rank_of_another_domain_is_no_fault(tmp_path: Path) -> None:
     assert_right(world, done, launches)
 
 
-def faults(done: list[Process]) -> list[Outcome]:
+def faults(done: list[EndedProcess]) -> list[Outcome]:
     return [process.launches[0] for process in done]
 
 
