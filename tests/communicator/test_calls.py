@@ -103,7 +103,7 @@ def performs(c: Communicator, name: str, root: int, count: int) -> bool:
 
 
 def plan_of(name: str, n: int, root: int) -> Plan:
-    """Returns a plan of the collective; ranks send directly to each other."""
+    """Returns a plan of the collective for n ranks."""
     others = [r for r in range(n) if r != root]
     made = {
         "broadcast": lambda: plans.broadcast(n, root),
