@@ -112,7 +112,7 @@ def check(
     on_phase: OnPhase | None = None,
     on_pass: OnPass | None = None,
 ) -> Compiled:
-    """Proves an algorithm right; `proofs` of what it returns says what holds.
+    """Proves an algorithm right, and returns the proofs with its plans.
 
     Of a directory of kernels the files are compared with what its plan emits, too (`sources`), and
     its texts are run on the host and compared with what the plan says (`validated`).
@@ -334,8 +334,8 @@ def write(
 
 
 def common_cluster(program: Program) -> Topology:
-    """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
-    library: what `hccc ALGO -o DIR` compiles for without `--cluster`."""
+    """Returns nodes of the most common kind of as many GPUs as the program's header has, by hccc's
+    device library: the cluster of `hccc ALGO -o DIR` without `--cluster`."""
     return inputs.common_cluster(program)
 
 

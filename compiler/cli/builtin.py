@@ -92,8 +92,8 @@ def _topology(ranks: int | None, gpus_per_node: int | None, cluster: Path | None
 
 
 def _switched(ranks: int, gpus: int) -> Topology:
-    """What is taken where nothing is known of links: nodes of `gpus` GPUs, the last of what is
-    left, behind one switch, and one NIC for each node."""
+    """Returns the cluster assumed if none is given: nodes of `gpus` GPUs, the last of the
+    remainder, behind one switch, with one NIC for each node."""
     from hccc.base.diagnostics import Source
     from hccc.ir.topology import NOMINAL_DEVICE
     from hccc.lang.cluster.load import parse

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hccc.cli import report
-from hccc.cli.options import algorithm_argument, chosen, compile_options, load
+from hccc.cli.options import algorithm_argument, command_options, compile_options, load
 
 
 @click.command(short_help="Prove that ALGO is right, and say what holds.")
@@ -22,7 +22,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     and its sources must be what that plan emits; their kernels are also run on the host, and all
     that they do is held against the plan.
     """
-    how = chosen(options)
+    how = command_options(options)
     with report.progress():
         compiled = load(algorithm, how, how.load_cluster(), checked=True)
     if as_json:

@@ -120,7 +120,7 @@ def _row(name: str, text: str, t: Topology) -> Row:
 
 
 def _table(rows: list[Row]) -> list[str]:
-    """The rows in columns as wide as what stands in them; numbers to the right."""
+    """Lays out rows in columns as wide as their contents; numbers to the right."""
     shown: list[Row] = [{column: column for column in COLUMNS}, *rows]
     width = {c: max(len(str(row[c])) for row in shown) for c in COLUMNS}
     return [

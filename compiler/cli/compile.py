@@ -14,8 +14,8 @@ from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import (
     CALLS,
-    Chosen,
-    chosen,
+    CommandOptions,
+    command_options,
     compile_options,
     given,
     load,
@@ -110,7 +110,7 @@ def compile_command(
         raise fail("E415", "-o -: kernels are a directory, which stdout is not", help="-o DIR")
     _check_unused(emit)
     _check_places(algorithms, output, emit, page, options["cluster"])
-    asked = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
+    asked = command_options(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with report.progress():
         compiled = _compiled(algorithms, how, name, common=emit is None)
@@ -133,14 +133,17 @@ def compile_command(
         facts |= validated_facts(written.validated)
         report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
-        said = _unasked(compiled) if how.cluster is None and how.options.tune != "off" else ""
-        report.summary(compiled, str(output), written, said)
+        open_ended = how.cluster is None and how.options.tune != "off"
+        assumed = _assumed_cluster(compiled) if open_ended else ""
+        report.summary(compiled, str(output), written, assumed)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
 
 
-def _compiled(algorithms: Sequence[Path], how: Chosen, name: str, *, common: bool) -> Compiled:
-    """What was given, compiled. common: where there is no cluster, for the most common node."""
+def _compiled(
+    algorithms: Sequence[Path], how: CommandOptions, name: str, *, common: bool
+) -> Compiled:
+    """Compiles or reads the algorithms. common: without a cluster, for the most common node."""
     site: Where = how.load_cluster()
     if site is None and common and how.options.tune != "off":
         site = _common_cluster
@@ -154,15 +157,15 @@ def _compiled(algorithms: Sequence[Path], how: Chosen, name: str, *, common: boo
 
 
 def _common_cluster(program: Program) -> Topology | None:
-    """`common_cluster`; None for what takes long to simulate, unless somebody asks for it."""
+    """Returns `common_cluster`; None for programs that take long to simulate."""
     from hccc.driver.inputs import common_cluster
     from hccc.driver.structures import MOST_SCHEDULED
 
     return common_cluster(program) if len(program) <= MOST_SCHEDULED else None
 
 
-def _unasked(compiled: Compiled) -> str:
-    """The cluster that a program was compiled for though nobody gave one."""
+def _assumed_cluster(compiled: Compiled) -> str:
+    """Returns the name of the cluster that a program was compiled for though none was given."""
     if not isinstance(compiled, CompiledProgram):
         return ""
     if compiled.topology and compiled.tuned:
@@ -170,8 +173,8 @@ def _unasked(compiled: Compiled) -> str:
     return "none: so many transfers are tuned only for a --cluster"
 
 
-def _for_msccl(how: Chosen) -> Chosen:
-    """As MSCCL's steps can say it, where the transport is left to hccc."""
+def _for_msccl(how: CommandOptions) -> CommandOptions:
+    """Returns options whose plan MSCCL's steps can express, if the transport is left open."""
     if how.options.transport is not Transport.AUTO:
         return how
     options = replace(how.options, transport=Transport.STAGED)
@@ -199,7 +202,7 @@ def _check_places(
     page: Path | None,
     cluster: Path | None,
 ) -> None:
-    """What can be known of the files to write before any work."""
+    """Refuses files that cannot be written, before any work."""
     from hccc.base.files.writing import check_place
     from hccc.ir.names import file_read
 
@@ -243,7 +246,8 @@ def _emit(
 
 
 def _is_directory(output: Path) -> bool:
-    """Whether a directory of XML files is meant: one, or what has no suffix and is nothing yet."""
+    """Tells whether `output` means a directory of XML files: it is one, or has no suffix and does
+    not exist."""
     return output.is_dir() or not (output.suffix or output.exists() or str(output) == "-")
 
 

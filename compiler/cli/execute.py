@@ -1,4 +1,4 @@
-"""execute: the manners of the command line, whatever the commands do.
+"""execute: runs a command line: where results and errors go, and the exit code.
 
 - `hccc x.rccl ...` means `hccc compile x.rccl ...`.
 - Results go to stdout, everything else to stderr; with `--json` an error is also a JSON object
@@ -130,7 +130,8 @@ def _usage(error: click.ClickException) -> Problem:
 
 
 def _usage_text(error: click.ClickException) -> str:
-    """click's message; of an option that there is not, with those only that are much like it."""
+    """Returns click's message; of an unknown option, with only those suggestions that are much
+    alike."""
     if not isinstance(error, click.NoSuchOption):
         return error.format_message()
     close = difflib.get_close_matches(error.option_name, error.possibilities or (), 1, _CLOSE)
@@ -145,7 +146,7 @@ def _system(error: OSError) -> Problem:
 
 
 def _refuse(problem: Problem, as_json: bool) -> int:
-    _say(problem.render())
+    _print_error(problem.render())
     if as_json:
         _report({"error": problem.as_json()})
     return EXIT_USAGE if problem.code in _USAGE else EXIT_USER
@@ -155,7 +156,7 @@ def _bug(error: Exception, as_json: bool) -> int:
     if os.environ.get("HCCC_DEBUG"):
         traceback.print_exc()
     summary = f"{type(error).__name__}: {error}"
-    _say(
+    _print_error(
         f"internal error: this is a bug in hccc {__version__}: {summary}\n"
         "help: please report it with the command and its input; HCCC_DEBUG=1 prints a traceback"
     )
@@ -164,15 +165,15 @@ def _bug(error: Exception, as_json: bool) -> int:
     return EXIT_BUG
 
 
-def _say(text: str) -> None:
-    """To stderr, whatever characters the terminal can show; to nobody where that is full."""
+def _print_error(text: str) -> None:
+    """Prints to stderr, in characters that the terminal can show; to nobody where that is full."""
     encoding = sys.stderr.encoding or "utf-8"
     with suppress(OSError):
         print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)
 
 
 def _flushed(stream: TextIO) -> bool:
-    """Whether all that was written to `stream` got there."""
+    """Tells whether all that was written to `stream` got there."""
     try:
         stream.flush()
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from hccc.cli.options import (
     algorithm_argument,
     call,
     call_options,
-    chosen,
+    command_options,
     compile_options,
     load_simulated,
 )
@@ -31,7 +31,7 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
     is taken apart, part by part; and the call is simulated again with one thing changed at a time.
     Needs --cluster, or a plan that was compiled for one.
     """
-    how = chosen(options)
+    how = command_options(options)
     with report.progress():
         compiled, topology = load_simulated(algorithm, how)
         from hccc.api import functions as api

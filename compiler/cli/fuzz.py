@@ -113,7 +113,7 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
 
 @contextmanager
 def _progress() -> Iterator[OnRound]:
-    """A status line on stderr while it is a terminal."""
+    """Shows a status line on stderr while it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -130,7 +130,7 @@ def _counts(tally: Tally) -> str:
 
 
 def replay(finding: Finding, wanted: FuzzOptions) -> str:
-    """The command that finds it again, in its first round."""
+    """Returns the command that finds the same again, in its first round."""
     subject = f" {wanted.algorithm}" if wanted.algorithm else ""
     if wanted.collectives:
         subject = f" --collective {wanted.collectives[0]}"

@@ -60,7 +60,7 @@ for _command in (
 
 
 def main() -> NoReturn:
-    """The entry point `hccc`."""
+    """Runs the command line: the entry point `hccc`."""
     gc.set_threshold(*RARELY)
     open_streams()
     for stream in (sys.stdout, sys.stderr):

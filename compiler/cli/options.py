@@ -1,8 +1,8 @@
-"""options: what the commands of the command line have in common.
+"""options: options that commands share, and loading their inputs.
 
-The options of a compilation are the fields of `hccc.driver.options.Options`, declared there. What
-is slow to import (the language, the passes, NumPy and numba below them) is imported by the
-commands that need it, so that `hccc --help` answers at once.
+The options of a compilation are the fields of `hccc.driver.options.Options`, declared there. Slow
+imports (the language, the passes, NumPy and numba below them) are left to the commands that need
+them, so that `hccc --help` answers at once.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ _MORE = {
 
 
 def faults_options(command: Command) -> Command:
-    """`--fail` and `--degrade`: what is left of a cluster."""
+    """Adds `--fail` and `--degrade`: faults of a cluster."""
     return _FAIL(_DEGRADE(command))
 
 
 def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any]:
-    """The option of one field of `Options`."""
+    """Makes the option of one field of `Options`."""
     flag, help = f"--{name.replace('_', '-')}", metadata["help"]
     if choices := metadata.get("choices"):
         default = default.name.lower() if isinstance(default, Transport) else default
@@ -92,7 +92,7 @@ def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class CommandOptions:
     """The options of `compile_options`. given: the names of those on the command line."""
 
     options: Options
@@ -102,7 +102,7 @@ class Chosen:
     given: tuple[str, ...]
 
     def load_cluster(self) -> Topology | None:
-        """The cluster of `--cluster`, if there is one. Raises UserError for a wrong one."""
+        """Loads the cluster of `--cluster`, if there is one. Raises UserError for a wrong one."""
         if self.cluster is None:
             return None
         from hccc.driver.inputs import load_cluster
@@ -111,7 +111,7 @@ class Chosen:
 
 
 def compile_options(command: Command) -> Command:
-    """The options of a compilation."""
+    """Adds the options of a compilation."""
     own = [_click_option(f.name, f.default, f.metadata) for f in selectable()]
     for option in reversed([*own, *_MORE.values(), time_phases_option, json_option]):
         command = option(command)
@@ -119,7 +119,7 @@ def compile_options(command: Command) -> Command:
 
 
 def size_options(smallest: str, largest: str, factor: float = 4) -> Callable[[Command], Command]:
-    """`-b -e -f` of nccl-tests."""
+    """Adds `-b -e -f` of nccl-tests."""
 
     def add(command: Command) -> Command:
         for option in (
@@ -183,21 +183,21 @@ CALL = (
 
 
 def call_options(command: Command) -> Command:
-    """How a simulated call is made: the fields of `predict.Call`."""
+    """Adds the options of a simulated call: the fields of `predict.Call`."""
     for option in reversed(_CALL):
         command = option(command)
     return command
 
 
 def call(options: Mapping[str, Any]) -> Call:
-    """The call that `call_options` describe."""
+    """Returns the call that `call_options` describe."""
     from hccc.predict.simulation import Call
 
     return Call(**{name: options[name] for name in CALL})
 
 
-def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
-    """The options of `compile_options` out of a command's, as values.
+def command_options(options: dict[str, Any], *, prove: bool = True) -> CommandOptions:
+    """Returns the options of `compile_options`, out of all options of a command.
 
     Raises:
         UserError: E415 where stdin would be read twice.
@@ -208,7 +208,7 @@ def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
         raise fail("E415", "`-` is given twice, and stdin is read once", help="give a file")
     own = {f.name: options[f.name] for f in selectable()}
     own["transport"] = Transport[own["transport"].upper()]
-    return Chosen(
+    return CommandOptions(
         Options(**own, prove=prove),
         options["cluster"],
         options["reschedule"],
@@ -218,7 +218,7 @@ def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
 
 
 def given(*names: str) -> tuple[str, ...]:
-    """Those of these options that are on the command line."""
+    """Returns those of these options that are on the command line."""
     source = click.get_current_context().get_parameter_source
     return tuple(name for name in names if source(name) is not ParameterSource.DEFAULT)
 
@@ -231,7 +231,7 @@ def refuse(names: Iterable[str], why: str, help: str) -> None:
 
 def load(
     algorithm: Path | Input,
-    how: Chosen,
+    how: CommandOptions,
     topology: Where,
     *,
     simulated: bool = False,
@@ -265,7 +265,7 @@ def load(
 
 def load_library(
     algorithms: Sequence[Path],
-    how: Chosen,
+    how: CommandOptions,
     site: Where,
     name: str,
 ) -> Compiled:
@@ -286,14 +286,14 @@ def load_library(
 
 
 def _begin_building() -> None:
-    """Has the simulator built while the command imports and reads what it needs."""
+    """Starts building the simulator while the command imports and reads its inputs."""
     from hccc.sim.library import begin_building
 
     begin_building()
 
 
-def _printer(how: Chosen) -> Callable[[str, Any], None]:
-    """What prints what the pass returns that `--print-after` names."""
+def _printer(how: CommandOptions) -> Callable[[str, Any], None]:
+    """Returns the callback that prints the IR after the pass of `--print-after`."""
     from hccc.driver import outputs
 
     def on_pass(name: str, ir: Any) -> None:
@@ -305,7 +305,7 @@ def _printer(how: Chosen) -> Callable[[str, Any], None]:
     return on_pass
 
 
-def load_simulated(algorithm: Path, how: Chosen) -> tuple[Compiled, Topology | None]:
+def load_simulated(algorithm: Path, how: CommandOptions) -> tuple[Compiled, Topology | None]:
     """Compiles or reads an algorithm to be simulated, and loads the cluster of `--cluster`.
 
     Raises E424 before any work.

@@ -1,4 +1,4 @@
-"""report: what the commands tell, as text for people and as JSON for programs."""
+"""report: the output of commands, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import Problem
-from hccc.base.progress import OnPhase, listening
+from hccc.base.progress import listening
 from hccc.base.version import __version__
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress() -> Iterator[OnPhase]:
-    """Shows the phases inside while stderr is a terminal; yields the function that shows one."""
+def progress() -> Iterator[None]:
+    """Shows the phases inside while stderr is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        yield
         return
     from rich.console import Console
 
     with Console(stderr=True).status("starting") as status, listening(status.update):
-        yield status.update
+        yield
 
 
 def dumps(facts: Mapping[str, object]) -> str:
-    """`facts` as JSON, with the version in front."""
+    """Returns `facts` as JSON, with the version in front."""
     return json.dumps({"hccc": __version__, **facts}, indent=2)
 
 
 def as_json(facts: Mapping[str, object]) -> None:
-    """`facts` on stdout, with the version in front."""
+    """Prints `facts` as JSON, with the version in front."""
     print(dumps(facts))
 
 
 def summary(compiled: Compiled, output: str, written: Written, chosen_for: str = "") -> None:
-    """What a compilation made, on stdout. chosen_for: the cluster, where nobody gave one."""
+    """Prints the outcome of a compilation. chosen_for: the cluster, if none was given."""
     seconds = {**compiled.seconds, **written.seconds}
     rows: dict[str, int | str | None] = {"cluster": chosen_for or None}
     rows |= _one_plan(compiled) if compiled.catalogue.alone else _several(compiled.catalogue)
     rows |= {
         "proved": ", ".join(proof.name for proof in compiled.proofs),
-        "validated": kernels(written.validated) if written.validated else None,
+        "validated": validation_text(written.validated) if written.validated else None,
         "written": f"{len(written.files)} files, {sum(written.files.values()):,} bytes",
         "seconds": ", ".join(f"{phase.lower()} {s:.2f}" for phase, s in seconds.items()),
     }
@@ -89,7 +89,7 @@ def _several(catalogue: Catalogue) -> dict[str, int | str | None]:
 
 
 def _tuned(compiled: Compiled) -> None:
-    """What was chosen for which sizes, and what was weighed, on stdout."""
+    """Prints the plans chosen for each range of sizes, and the times that were compared."""
     if not isinstance(compiled, CompiledProgram) or compiled.tuned is None:
         return
     from hccc.driver.tune import report
@@ -104,14 +104,14 @@ def _tuned(compiled: Compiled) -> None:
 
 
 def changes(compiled: Compiled) -> None:
-    """What rescheduling changed, on stdout."""
+    """Prints the effect of rescheduling."""
     known = compiled.changes if isinstance(compiled, CompiledProgram) else {}
     for name, (before, after) in known.items():
         print(f"  rescheduled    {name}: {before:,} before, {after:,} after")
 
 
 def proofs(compiled: Compiled) -> None:
-    """What was proved and over how much, on stdout."""
+    """Prints the proofs of a library, with their counts."""
     of = ""
     if isinstance(compiled, LoadedDirectory):
         of = f" (proofs of {compiled.directory / 'plan.json'})"
@@ -127,22 +127,22 @@ def proofs(compiled: Compiled) -> None:
     if isinstance(compiled, CheckedDirectory):
         claim = f"{compiled.sources.files:,} files are what this plan emits"
         rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
-        rows.append(("kernels", *_told(compiled.validated)))
+        rows.append(("kernels", *_kernels_row(compiled.validated)))
     width = max(9, *(len(name) for name, _, _ in rows))
     for name, claim, over in rows:
         print(f"  {name:<{width}} {claim}\n  {'':<{width}} ({over})")
 
 
 def _plans(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
-    """A row for each plan of a catalogue: what was proved, and which sizes it serves."""
+    """Yields a row for each plan of a catalogue: its proofs and the sizes that it serves."""
     catalogue = compiled.catalogue
     for k, (plan, made) in enumerate(zip(catalogue.plans, compiled.catalogue_proofs, strict=True)):
         claim = f"{', '.join(proof.name for proof in made)}: {len(plan):,} primitives"
         yield plan.name, claim, f"{plan.source}; {spans(catalogue, k)}"
 
 
-def kernels(found: Validated) -> str:
-    """`the text of 3 targets does what the plan says: 104 primitives, 296 operands`."""
+def validation_text(found: Validated) -> str:
+    """Returns `the text of 3 targets does what the plan says: 104 primitives, 296 operands`."""
     n = len(found.targets)
     return (
         f"the text of {n} target{'s' * (n > 1)} does what the plan says: "
@@ -150,22 +150,23 @@ def kernels(found: Validated) -> str:
     )
 
 
-def _told(found: Validated | Unvalidated) -> tuple[str, str]:
-    """What is claimed of the texts of a directory, and over what."""
+def _kernels_row(found: Validated | Unvalidated) -> tuple[str, str]:
+    """Returns what validation says of the texts of a directory, and its counts."""
     targets = ", ".join(found.targets)
     if isinstance(found, Unvalidated):
         return f"not run, only compared: {found.why}", f"for {targets}"
-    return kernels(found), f"for {targets}; {found.waits:,} waits, {found.posts:,} posts"
+    return validation_text(found), f"for {targets}; {found.waits:,} waits, {found.posts:,} posts"
 
 
 def warnings(problems: Iterable[Problem]) -> None:
-    """What is odd but not wrong, on stderr."""
+    """Prints warnings on stderr."""
     for problem in problems:
         print(problem.render(), file=sys.stderr)
 
 
 def phases(seconds: Mapping[str, float]) -> None:
-    """`--time-phases`: on stderr, so that stdout stays the result."""
+    """Prints the seconds of each phase (`--time-phases`) on stderr, so that stdout stays the
+    result."""
     for phase, s in seconds.items():
         print(f"{phase:<12} {s:9.3f} s", file=sys.stderr)
     print(f"{'total':<12} {sum(seconds.values()):9.3f} s", file=sys.stderr)

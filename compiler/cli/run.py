@@ -13,7 +13,7 @@ from hccc.base.dtypes import ALIASES, NAMES, OPS
 from hccc.cli import report
 from hccc.cli.options import (
     algorithm_argument,
-    chosen,
+    command_options,
     compile_options,
     load,
     size_options,
@@ -107,7 +107,7 @@ def run(
     is of. Exits with 1 if any element is wrong.
     """
     _check_files(algorithm, file, options["trace"])
-    how = chosen(options)
+    how = command_options(options)
     with report.progress():
         cluster = how.load_cluster()
         compiled = load(algorithm, how, cluster)
@@ -127,9 +127,9 @@ def run(
         table.add(row)
     table.finish(file)
     if tracer and wanted.trace:
-        from hccc.cli import recorded
+        from hccc.cli import launch_trace
 
-        report.warnings(recorded.write(wanted.trace, tracer.launches, cluster))
+        report.warnings(launch_trace.write(wanted.trace, tracer.launches, cluster))
     if time_phases:
         report.phases(compiled.seconds)
     click.get_current_context().exit(1 if table.wrong else 0)

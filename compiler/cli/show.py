@@ -9,7 +9,7 @@ import click
 
 from hccc.base.progress import tell
 from hccc.cli import report
-from hccc.cli.options import chosen, compile_options, given, load, refuse
+from hccc.cli.options import command_options, compile_options, given, load, refuse
 from hccc.cli.types import AnyFile, File, Size
 from hccc.pictures.choices import WHATS
 
@@ -52,7 +52,7 @@ def show(
     Pictures are the topology, the dependencies of a chunk, the pipeline, and the predicted
     timeline; that and --trace need --cluster. An .svg or .png holds one of them, an .html all.
     """
-    how = chosen(options)
+    how = command_options(options)
     with report.progress():
         tell("Starting")
         from hccc.api import functions as api
@@ -70,13 +70,13 @@ def show(
             topology = how.load_cluster()
             subject = load(shown, how, topology, simulated=True)
         api.draw(subject, output, what, trace=trace, size=size, cluster=topology)
-    _tell(output, trace, as_json)
+    _print_written(output, trace, as_json)
     if time_phases:
         report.phases(getattr(subject, "seconds", {}))
 
 
-def _tell(output: Path | None, trace: Path | None, as_json: bool) -> None:
-    """What was written, and how large it is."""
+def _print_written(output: Path | None, trace: Path | None, as_json: bool) -> None:
+    """Prints the files written, and their bytes."""
     from hccc.driver.facts import file_facts
 
     written = {str(path): path.stat().st_size for path in (output, trace) if path is not None}

@@ -13,7 +13,7 @@ from hccc.cli.options import (
     CALL,
     call,
     call_options,
-    chosen,
+    command_options,
     compile_options,
     given,
     load_simulated,
@@ -77,7 +77,7 @@ def sim(
     )
     if algorithm is None:
         raise fail("E467", "there is nothing to predict", help="give an ALGO, or --baseline nccl")
-    how = chosen(options)
+    how = command_options(options)
     with report.progress():
         compiled, topology = load_simulated(algorithm, how)
         from hccc.api import functions as api
@@ -108,7 +108,8 @@ def _baseline(
     as_json: bool,
     options: dict[str, Any],
 ) -> None:
-    """What a library takes. Raises UserError for what it does not have."""
+    """Predicts the time of NCCL or RCCL. Raises UserError for options that a library does not
+    have."""
     own = {"protocol", "channels", "cluster", "launch"}
     unused = {*CALL, *(f.name for f in selectable()), "reschedule", "print_after", "vs"} - own
     refuse(given(*unused), "a library is predicted", "leave it out")

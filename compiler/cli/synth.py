@@ -12,7 +12,13 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import faults_options, given, json_option, refuse
-from hccc.cli.synth_sizes import PROGRAMS, check_directory, library, told, write_programs
+from hccc.cli.synth_sizes import (
+    PROGRAMS,
+    check_directory,
+    library_facts,
+    print_sizes,
+    write_programs,
+)
 from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.driver.options import TARGETS
 from hccc.ir.op_type import NAMES as COLLECTIVES
@@ -121,7 +127,7 @@ def _kind(output: Path | None) -> Kind:
 
 
 def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> None:
-    """What can be known before any work."""
+    """Refuses options that contradict each other, before any work."""
     from hccc.base.files.writing import check_place
 
     if given("size") and given("sizes"):
@@ -196,8 +202,8 @@ def _several(
         compiled = api.compile(made.programs, how["options"], cluster=site)
         api.write(compiled, output, TARGETS)
     if as_json:
-        return lambda: report.as_json({**made.facts(), **library(compiled)})
-    return lambda: told(made, compiled)
+        return lambda: report.as_json({**made.facts(), **library_facts(compiled)})
+    return lambda: print_sizes(made, compiled)
 
 
 def _stopped(interrupted: bool) -> None:

@@ -1,5 +1,5 @@
 """synth_sizes: `hccc synth --sizes`: several algorithms, as a directory of kernels or of programs,
-and the table of what was weighed."""
+and the table of candidates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ WIDTH = 1000  # columns take what their rows need: a terminal wraps, and no name
 
 
 def check_directory(directory: Path) -> None:
-    """What can be known of where programs go before any work. Raises UserError E431."""
+    """Refuses a directory that programs cannot be written to, before any work. Raises UserError
+    E431."""
     from hccc.base.files.writing import named_errors
 
     with named_errors(directory, _HELP):
@@ -62,7 +63,7 @@ def write_programs(texts: dict[str, str], directory: Path) -> None:
 
 
 def _ours(path: Path) -> bool:
-    """Whether an earlier call wrote a program: its name, and its second line, are as ours are."""
+    """Tells whether hccc wrote a program: its second line says by which method."""
     if not path.is_file() or not _NAME.fullmatch(path.name):
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -73,8 +74,8 @@ def _put(text: str, file: TextIO) -> None:
     file.write(text)
 
 
-def told(made: SizesSynthesis, compiled: Compiled | None) -> None:
-    """What was weighed for each size, what was chosen, and for which sizes, on stdout.
+def print_sizes(made: SizesSynthesis, compiled: Compiled | None) -> None:
+    """Prints the candidates of each size, the programs chosen, and their sizes.
 
     compiled: the library made of the choice, whose ranges are finer.
     """
@@ -100,12 +101,13 @@ def told(made: SizesSynthesis, compiled: Compiled | None) -> None:
     for line in _chosen(made):
         print(line)
     if compiled is not None:
-        _library(compiled)
+        _print_library(compiled)
     print(f"  {'seconds':<14} {made.seconds:.2f}")
 
 
 def _rows(made: SizesSynthesis, k: int) -> Iterator[tuple[str, ...]]:
-    """The candidates of one size that were compiled, the one chosen marked; and how many others."""
+    """Yields the candidates of one size that were compiled, the chosen one marked; and the number
+    of others."""
     from hccc.ir.text import microseconds as us
     from hccc.ir.text import size as size_text
 
@@ -123,7 +125,7 @@ def _rows(made: SizesSynthesis, k: int) -> Iterator[tuple[str, ...]]:
 
 
 def _others(at: SizeResult) -> str:
-    """`6 more, by estimate 300.59 or more`."""
+    """Returns `6 more, by estimate 300.59 or more`."""
     left = [one for one in at.weighed if one.time is None]
     if not left:
         return ""
@@ -141,8 +143,8 @@ def _chosen(made: SizesSynthesis) -> Iterator[str]:
         named = ""
 
 
-def library(compiled: Compiled | None) -> dict[str, object]:
-    """What a library of the programs has for which sizes, for JSON."""
+def library_facts(compiled: Compiled | None) -> dict[str, object]:
+    """Returns the ranges of a library of the programs, for JSON."""
     if not isinstance(compiled, CompiledProgram) or compiled.tuned is None:
         return {}
     from hccc.driver.tune.report import facts
@@ -150,7 +152,7 @@ def library(compiled: Compiled | None) -> dict[str, object]:
     return {"ranges": facts(compiled.tuned)["ranges"]}
 
 
-def _library(compiled: Compiled) -> None:
+def _print_library(compiled: Compiled) -> None:
     from hccc.driver.tune.report import range_lines
 
     if isinstance(compiled, CompiledProgram) and compiled.tuned is not None:

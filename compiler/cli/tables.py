@@ -46,13 +46,13 @@ class Table:
         return sum(row.wrong for row in self._rows)
 
     def add(self, row: PerfRow) -> None:
-        """One more row."""
+        """Prints one more row."""
         self._rows.append(row)
         if not self._as_json:
             print(line(row) + self._picked(row), flush=True)
 
     def finish(self, file: Path | None = None) -> None:
-        """The footer; or everything, as JSON. file: where the latter is written besides."""
+        """Prints the footer; or everything, as JSON. file: also gets the JSON."""
         if file is not None:
             text = report.dumps(self._json()) + "\n"
             write_whole(file, lambda opened: opened.write(text))
@@ -64,12 +64,12 @@ class Table:
         print("#")
 
     def _picked(self, row: PerfRow) -> str:
-        """Which plans of a catalogue a row is of, out of place and in place."""
+        """Returns the names of the plans that a row is of, out of place and in place."""
         names = [name for name in self._plans(row) if name]
         return f"  {'/'.join(dict.fromkeys(names))}" if names else ""
 
     def _plans(self, row: PerfRow) -> tuple[str | None, str | None]:
-        """The plan of a catalogue that each half of a row is of."""
+        """Returns the plan of each half of a row; None for a plan alone."""
         of = self._catalogue
         if of.alone:
             return None, None
@@ -103,7 +103,7 @@ class Table:
         ]
 
     def _spans(self) -> list[str]:
-        """Of a catalogue which plan is for which sizes."""
+        """Returns a line for each plan: the sizes that it serves; none for a plan alone."""
         if self._catalogue.alone:
             return []
         of = self._catalogue
@@ -133,7 +133,7 @@ class Table:
 
 
 def line(row: PerfRow) -> str:
-    """One row of the table."""
+    """Returns one row of the table."""
     kind = NCCL_NAMES[row.dtype]
     start = f"{row.size:>12}  {row.count:>12}  {kind:>8}  {row.redop:>6}  {row.root:>6}"
     return start + _half(row.out_of_place) + _half(row.in_place)
@@ -147,7 +147,7 @@ def _half(half: PerfTiming | None) -> str:
 
 
 def _fit(value: float, width: int) -> str:
-    """As many digits as fit, like nccl-tests' getFloatStr."""
+    """Returns a number with as many digits as fit, like nccl-tests' getFloatStr."""
     for digits in (2, 1, 0):
         text = f"{value:{width}.{digits}f}"
         if len(text) <= width:
@@ -180,7 +180,7 @@ def _half_json(half: PerfTiming | None, plan: str | None) -> dict[str, object] |
 
 
 def _facts(network: RankNetwork) -> dict[str, float]:
-    """A network in figures; 0 GB/s is no limit."""
+    """Returns a network in figures; 0 GB/s is no limit."""
     return {
         "memory_domains": len(set(network.domain)),
         "nics": len(set(network.nic)),
@@ -190,7 +190,7 @@ def _facts(network: RankNetwork) -> dict[str, float]:
 
 
 def _said(network: RankNetwork) -> str:
-    """`network: 4 memory domains, 32 NICs, each 12.5 GB/s, 5 us`."""
+    """Returns `network: 4 memory domains, 32 NICs, each 12.5 GB/s, 5 us`."""
     domains, nics, bandwidth, latency = _facts(network).values()
     speed = f"each {bandwidth:g} GB/s" if bandwidth else "no limit"
     return f"network: {domains} memory domains, {nics} NICs, {speed}, {latency:g} us"

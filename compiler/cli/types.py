@@ -1,4 +1,4 @@
-"""types: what options may hold: files, sizes, durations, numbers in a range, lists of words."""
+"""types: types of options: files, sizes, durations, numbers in a range, lists of words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class File(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """`value` as a Path."""
+        """Returns `value` as a Path."""
         if not str(value):
             self.fail("a path cannot be empty", param, ctx)
         return super().convert(value, param, ctx)
@@ -35,7 +35,7 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes of `value`."""
+        """Returns the bytes of `value`."""
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(?:i?B)?", str(value), re.I | re.A)
@@ -53,7 +53,7 @@ class MicroBatch(Size):
     def convert(  # type: ignore[override]
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | None:
-        """Bytes of `value`; None where it is `best`."""
+        """Returns the bytes of `value`; None for `best`."""
         return None if value == "best" else super().convert(value, param, ctx)
 
 
@@ -65,7 +65,7 @@ class Number(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """`value` as a float."""
+        """Returns `value` as a float."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -94,7 +94,7 @@ class Speed(click.ParamType[tuple[float, float]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[float, float]:
-        """(GB/s, µs) of `value`; 0 where it does not say: no limit, no latency."""
+        """Returns (GB/s, µs) of `value`; 0 for no limit and no latency."""
         found: dict[int, float] = {}
         for word in str(value).split(","):
             match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([^\d\s]+)", word.strip(), re.A)
@@ -115,7 +115,7 @@ class Duration(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds of `value`."""
+        """Returns the seconds of `value`."""
         match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", str(value), re.A)
         if not match or float(match[1]) == 0:
             self.fail(f"{value!r} is not a duration; write 30s, 10m or 1h", param, ctx)
@@ -133,7 +133,7 @@ class Words(click.ParamType[tuple[str, ...]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """The words in the order given, each once."""
+        """Returns the words in the order given, each once."""
         if isinstance(value, tuple):
             return value
         found: dict[str, None] = {}
@@ -148,7 +148,7 @@ class Words(click.ParamType[tuple[str, ...]]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The whole list, with each word that its last one may become."""
+        """Returns the whole list, with each word that its last one may become."""
         before, comma, last = incomplete.rpartition(",")
         there = before.lower().split(",")
         words = [w for w in (*self.words, *self.aliases) if self.aliases.get(w, w) not in there]
@@ -166,7 +166,7 @@ class ShippedFile(File):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The names that ship and the files here; the shell's own files where no name fits.
+        """Returns the names that ship and the files here; the shell's own files where no name fits.
 
         bash takes its own files only where nothing else is offered, so these are listed.
         """
@@ -198,7 +198,8 @@ class AnyFile(ShippedFile):
 
 
 def _files_here(begin: str) -> Iterator[str]:
-    """Files and folders of this directory whose names begin so; hidden ones where asked for."""
+    """Yields files and folders of this directory whose names begin so; hidden ones only if asked
+    for."""
     with suppress(OSError):
         for path in sorted(Path().iterdir()):
             if path.name.startswith(begin) and (begin or not path.name.startswith(".")):

@@ -1,1 +1,1 @@
-"""driver: from what was given to proved Plans: inputs, options, passes in order, tuning."""
+"""driver: from an input to proved Plans: inputs, options, passes in order, tuning."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import fail
 from hccc.driver.options import Options
-from hccc.driver.pass_manager import Hook, Settings, lower_to_plan, order
+from hccc.driver.pass_manager import PassRunner, Settings, lower_to_plan, order
 from hccc.driver.structures import MOST_TRIED, axes, named, start
 from hccc.ir.catalogue import Catalogue, Range, assembled
 from hccc.ir.dag import Dag
@@ -77,9 +77,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen. plan: the best for all sizes if there were only one, best: the kernel of it;
-    catalogue: the plans that serve the sizes, kernels: of them, in order; tuned: what was tried,
-    None where nothing was."""
+    """The outcome of choosing. plan: the best for all sizes if there were only one, best: its
+    kernel; catalogue: the plans that serve the sizes, kernels: of those plans, in order; tuned: all
+    that was tried, None where nothing was."""
 
     best: Kernel
     plan: Plan
@@ -93,7 +93,7 @@ class Choice:
         return list(dict.fromkeys(k.structure for k in (self.best, *self.kernels)))
 
 
-def choose(programs: Sequence[Analysed], name: str, enough: float, hook: Hook) -> Choice:
+def choose(programs: Sequence[Analysed], name: str, enough: float, runner: PassRunner) -> Choice:
     """Makes the structures that are to be tried, and chooses. name: of the library of several
     plans, "" for the program's; enough: µs of a call that need not be beaten.
 
@@ -102,10 +102,10 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, hook: Hook) -
     """
     first = programs[0]
     if first.settings.topology is None or first.settings.options.tune == "off":
-        made = _lowered(first, start(first.settings, first.dag), hook)
+        made = _lowered(first, start(first.settings, first.dag), runner)
         kernel = Kernel(made, made.plan.channels)
         return Choice(kernel, made.plan, Catalogue.of(made.plan), (kernel,), None)
-    structures, tuned = _tuned(programs, enough, hook)
+    structures, tuned = _tuned(programs, enough, runner)
     of = {made.plan: made for made in reversed(structures)}  # what lowers alike is tried once
     plan = tuned.plan(tuned.best)
     best = _kernel(of, tuned, tuned.best)
@@ -123,7 +123,7 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, hook: Hook) -
 
 
 def _tuned(
-    programs: Sequence[Analysed], enough: float, hook: Hook
+    programs: Sequence[Analysed], enough: float, runner: PassRunner
 ) -> tuple[list[Structure], Tuned]:
     """Makes structures of each program, tries each by simulated calls, and weighs them."""
     from hccc.driver.tune.explore import explore  # the simulator takes its time to load
@@ -133,21 +133,21 @@ def _tuned(
     assert settings.topology is not None
     large = max(len(one.dag) for one in programs) > MOST_TRIED
     if not large:
-        hook.remember()  # structures that differ in their thread blocks have the same order
+        runner.remember()  # structures that differ in their thread blocks have the same order
     tuner = Tuner(settings.topology, _request(settings, large, enough))
     made: list[Structure] = []
     for one, prefix in zip(programs, _prefixes(programs), strict=True):
 
         def probe(choice: Settings, one: Analysed = one, prefix: str = prefix) -> float:
-            structure = _within(tuner.request.blocks, one, choice, hook)
+            structure = _within(tuner.request.blocks, one, choice, runner)
             made.append(structure)
-            with hook.phase("Tuning"):
+            with runner.phase("Tuning"):
                 name = prefix + named(structure.settings, structure.plan)
                 return tuner.probe(name, structure.plan)
 
         begin = start(one.settings, one.dag)
         explore(begin, axes(one.settings, one.dag), probe, log(enough) if enough else -inf)
-    with hook.phase("Tuning"):
+    with runner.phase("Tuning"):
         return made, tuner.finish()
 
 
@@ -163,17 +163,18 @@ def _prefixes(programs: Sequence[Analysed]) -> list[str]:
     ]
 
 
-def _lowered(program: Analysed, settings: Settings, hook: Hook) -> Structure:
-    pipeline = order(program.dag, settings, hook)
-    return Structure(settings, pipeline, lower_to_plan(pipeline, settings, hook))
+def _lowered(program: Analysed, settings: Settings, runner: PassRunner) -> Structure:
+    pipeline = order(program.dag, settings, runner)
+    return Structure(settings, pipeline, lower_to_plan(pipeline, settings, runner))
 
 
-def _within(blocks: int, program: Analysed, settings: Settings, hook: Hook) -> Structure:
-    """As `_lowered`, with so few blocks a channel that all channels there must be have `blocks`."""
-    made = _lowered(program, settings, hook)
+def _within(blocks: int, program: Analysed, settings: Settings, runner: PassRunner) -> Structure:
+    """Lowers as `_lowered`, with few enough blocks a channel for all required channels to fit in
+    `blocks`."""
+    made = _lowered(program, settings, runner)
     most = max(1, blocks // (settings.options.channels or 1))
     fits = made.plan.blocks_per_rank <= most * made.plan.channels
-    return made if fits else _lowered(program, replace(settings, blocks=most), hook)
+    return made if fits else _lowered(program, replace(settings, blocks=most), runner)
 
 
 def _kernel(of: Mapping[Plan, Structure], tuned: Tuned, candidate: int) -> Kernel:

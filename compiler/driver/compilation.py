@@ -16,7 +16,7 @@ from hccc.base.version import __version__
 from hccc.driver.choice import Analysed, Choice, Structure, choose
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
-from hccc.driver.pass_manager import Hook, Settings, analyse
+from hccc.driver.pass_manager import PassRunner, Settings, analyse
 from hccc.ir import program
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import source_name
@@ -39,10 +39,10 @@ def compile_text(
     topology: Where = None,
 ) -> CompiledProgram:
     """Compiles a program's text; otherwise as `compile_program`."""
-    hook = Hook(options or Options())
-    with hook.phase("Parsing"):
+    runner = PassRunner(options or Options())
+    with runner.phase("Parsing"):
         parsed = transfer.parse(source)
-    return _compile([(parsed, Path(source.name).name)], options or Options(), topology, hook)
+    return _compile([(parsed, Path(source.name).name)], options or Options(), topology, runner)
 
 
 @interruptible
@@ -62,9 +62,9 @@ def compile_program(
     Raises:
         UserError: the program is wrong, does not fit the cluster, or a proof fails.
     """
-    hook = Hook(options or Options())
+    runner = PassRunner(options or Options())
     given = [(program, program.name)]
-    return _compile(given, options or Options(), topology, hook, enough=enough)
+    return _compile(given, options or Options(), topology, runner, enough=enough)
 
 
 @interruptible
@@ -84,21 +84,21 @@ def compile_library(
         UserError: also E321 where they are not of one collective, or nothing can tell which is
             best.
     """
-    hook = Hook(options or Options())
-    with hook.phase("Parsing"):
+    runner = PassRunner(options or Options())
+    with runner.phase("Parsing"):
         given = [
             (s, s.name) if isinstance(s, Program) else (transfer.parse(s), Path(s.name).name)
             for s in sources
         ]
     name = name or given[0][0].collective.op.value.lower()
-    return _compile(given, options or Options(), topology, hook, name)
+    return _compile(given, options or Options(), topology, runner, name)
 
 
 def _compile(
     given: Sequence[tuple[Program, str]],
     options: Options,
     where: Where,
-    hook: Hook,
+    runner: PassRunner,
     name: str = "",
     enough: float = 0.0,
 ) -> CompiledProgram:
@@ -107,13 +107,13 @@ def _compile(
     if len(given) > 1:
         _check_alike([one for one, _ in given], options, topology)
     programs = [
-        _analysed(one, Settings(options, topology, source_name(source)), hook)
+        _analysed(one, Settings(options, topology, source_name(source)), runner)
         for one, source in given
     ]
-    choice = choose(programs, name, enough, hook)
+    choice = choose(programs, name, enough, runner)
     best = choice.best.structure
-    proofs = _proofs(choice.structures, options, hook)
-    with hook.phase("Analysis"):
+    proofs = _proofs(choice.structures, options, runner)
+    with runner.phase("Analysis"):
         warnings = redundant(best.program) if options.prove else ()
     warnings += _given_way(programs, choice)
     made = Provenance(
@@ -134,7 +134,7 @@ def _compile(
         catalogue_proofs=tuple(proofs[kernel.structure] for kernel in choice.kernels),
         plan=plan,
         proofs=proofs[best],
-        seconds=hook.seconds,
+        seconds=runner.seconds,
         topology=topology,
         warnings=warnings,
         pipeline=best.pipeline,
@@ -143,7 +143,7 @@ def _compile(
     )
 
 
-def _analysed(given: Program, settings: Settings, hook: Hook) -> Analysed:
+def _analysed(given: Program, settings: Settings, runner: PassRunner) -> Analysed:
     """Returns a program before any choice. Raises UserError for anything wrong with it."""
     if problems := program.check(given):  # what no language made may be anything
         raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
@@ -153,7 +153,7 @@ def _analysed(given: Program, settings: Settings, hook: Hook) -> Analysed:
         channels=options.channels or given.channels,
         warps=options.warps or given.warps,
     )
-    return Analysed(settings, analyse(changed, settings, hook))
+    return Analysed(settings, analyse(changed, settings, runner))
 
 
 def _check_alike(given: Sequence[Program], options: Options, topology: Topology | None) -> None:
@@ -170,13 +170,13 @@ def _check_alike(given: Sequence[Program], options: Options, topology: Topology 
 
 
 def _proofs(
-    structures: Sequence[Structure], options: Options, hook: Hook
+    structures: Sequence[Structure], options: Options, runner: PassRunner
 ) -> dict[Structure, tuple[Proof, ...]]:
     """Proves each structure that is used. How many channels it has does not matter."""
     proofs: dict[Structure, tuple[Proof, ...]]
     proofs = {made: (_verified(made.program),) for made in structures}
     if options.prove:
-        with hook.phase("Proof"):
+        with runner.phase("Proof"):
             proofs = {made: (*known, *prove(made.plan)) for made, known in proofs.items()}
     return proofs
 
@@ -194,7 +194,7 @@ def _given_way(programs: Sequence[Analysed], choice: Choice) -> tuple[Problem, .
 
 
 def recorded(topology: Topology) -> Cluster:
-    """A cluster as plan files have it."""
+    """Returns a cluster as plan files record it."""
     return Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")
 
 

@@ -83,7 +83,7 @@ class CompiledProgram(Compiled):
 
     @property
     def dag(self) -> Dag:
-        """What must come before what."""
+        """The dependencies of the program's tasks."""
         return self.pipeline.dag
 
     @property
@@ -156,7 +156,7 @@ class LoadedDirectory(LoadedPlans):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedDirectory(LoadedDirectory):
-    """A directory of kernels whose files were compared with what its plan emits.
+    """A directory of kernels, after its files were compared with those that its plan emits.
 
     sources: what was compared; validated: what its texts do, or why they were not run.
     """

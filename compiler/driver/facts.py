@@ -28,7 +28,7 @@ def title(catalogue: Catalogue) -> str:
 
 
 def plan_facts(plan: Plan) -> Facts:
-    """The figures of a Plan. Per rank: the most of any rank."""
+    """Returns the figures of a Plan; those per rank are the largest of any rank."""
     c = plan.collective
     facts: Facts = {
         "name": plan.name,
@@ -53,7 +53,7 @@ def plan_facts(plan: Plan) -> Facts:
 
 
 def _network_facts(plan: Plan) -> Facts:
-    """How many memory domains a mixed plan has, and what proxies carry between them."""
+    """Returns the memory domains of a mixed plan, and the queues and puts that proxies carry."""
     if plan.transport is not Transport.MIXED:
         return {}
     return {
@@ -89,7 +89,7 @@ def made_by(made: Provenance | None) -> str | None:
 
 
 def compiled_facts(compiled: Compiled) -> Facts:
-    """Everything known about a compilation."""
+    """Returns all figures of a library: its plan, proofs, origin and tuning."""
     facts = plan_facts(compiled.plan)
     if isinstance(compiled, CompiledProgram):
         facts["transfers"] = len(compiled.program)
@@ -121,8 +121,8 @@ def compiled_facts(compiled: Compiled) -> Facts:
 
 
 def catalogue_facts(compiled: Compiled) -> Facts:
-    """The plans of a catalogue, what was proved of each, and the sizes that each serves (bytes, end
-    null for any above); nothing of a single plan."""
+    """Returns a catalogue's plans, their proofs and their sizes (bytes; end null for any above);
+    nothing for a plan alone."""
     catalogue = compiled.catalogue
     if catalogue.alone:
         return {}
@@ -149,8 +149,8 @@ def catalogue_facts(compiled: Compiled) -> Facts:
 
 
 def spans(catalogue: Catalogue, plan: int) -> str:
-    """The sizes that a plan serves: `out of place 0 to 65,535 bytes; in place from 4,096 bytes`;
-    those of both kinds without a word on the kind."""
+    """Lists the sizes that a plan serves: `out of place 0 to 65,535 bytes; in place from 4,096
+    bytes`; without the kind of call if both kinds have the same."""
     kinds = {kind: _sizes(catalogue, plan, kind) for kind in (False, True)}
     if kinds[False] == kinds[True]:
         return "; ".join(kinds[False])
@@ -159,7 +159,8 @@ def spans(catalogue: Catalogue, plan: int) -> str:
 
 
 def _sizes(catalogue: Catalogue, plan: int, in_place: bool) -> list[str]:
-    """Ranges that meet are one: how calls are cut in each is not told."""
+    """Lists the sizes of one kind of call that a plan serves. Ranges that meet are joined: they
+    differ only in how calls are cut."""
     found = list[tuple[int, int | None]]()
     for one in catalogue.ranges:
         if (one.plan, one.in_place) == (plan, in_place):
@@ -176,22 +177,22 @@ def _span(begin: int, end: int | None) -> str:
 
 
 def proofs_facts(proofs: Sequence[Proof]) -> list[Facts]:
-    """What was proved, and over what."""
+    """Returns the name, the claim and the counts of each proof."""
     return [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in proofs]
 
 
 def validated_facts(found: Validated | Unvalidated | None) -> Facts:
-    """What of the texts was held against the plan; nothing where none was to be."""
+    """Returns the counts of a validation; nothing if there was none."""
     return {"validated": asdict(found)} if found else {}
 
 
 def file_facts(files: Mapping[str, int]) -> Facts:
-    """Files written and their bytes."""
+    """Returns the files written, with their bytes."""
     return {"files": [{"path": path, "bytes": size} for path, size in files.items()]}
 
 
 def figures(proof: Proof) -> str:
-    """What a proof was over: `112 transfers, 8 ranks, 8 chunks`."""
+    """Lists the counts of a proof: `112 transfers, 8 ranks, 8 chunks`."""
     return ", ".join(
         f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"
         for key, value in proof.detail.items()

@@ -120,7 +120,7 @@ def path_or_text(given: object) -> Path | Source:
 
 
 def kind_of(text: str, name: str = "") -> Text:
-    """Says what a text is, by what it holds: no program begins with a brace or an angle bracket.
+    """Classifies a text by its content: no program begins with a brace or an angle bracket.
 
     A cluster is known by its `define` lines, so that a mistake in the first is told as what it
     is; where nothing tells, a file called `name` that ends in `.cluster` is one.

@@ -150,7 +150,8 @@ class Options:
             raise fail("E410", f"--slots {self.slots} is not a power of two")
 
     def as_text(self) -> dict[str, str | int | bool]:
-        """What was chosen, by name, as plan files and pages have it; what was not is left out."""
+        """Returns the options by name, as plan files and pages have them; those left open are left
+        out."""
         chosen: dict[str, str | int | bool] = {}
         for option in selectable():
             value = getattr(self, option.name)
@@ -160,7 +161,7 @@ class Options:
 
     @staticmethod
     def from_text(chosen: Mapping[str, str | int | bool]) -> Options:
-        """The options that `as_text` gave, as far as this hccc knows them and their values."""
+        """Reads options that `as_text` printed, as far as this hccc knows them and their values."""
         known = Options()
         for option in selectable():
             if option.name in chosen:
@@ -170,17 +171,18 @@ class Options:
 
 
 def selectable() -> list[Field[Any]]:
-    """The options that users give, in order: those that have a help text."""
+    """Returns the options of the command line, in order: those with a help text."""
     return [option for option in fields(Options) if "help" in option.metadata]
 
 
 def _value(option: Field[Any], text: str | int | bool) -> Any:
-    """What stands in a plan file, as the option has it. Raises KeyError for no transport."""
+    """Returns the value of an option that a plan file has as text. Raises KeyError for no
+    transport."""
     return Transport[str(text).upper()] if option.name == "transport" else text
 
 
 def check_integer(name: str, value: object, least: int, most: int | None) -> int:
-    """`value` as an int. Raises UserError E410 for what is none, or out of range."""
+    """Returns `value` as an int. Raises UserError E410 if it is none, or out of range."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

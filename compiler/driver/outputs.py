@@ -1,7 +1,4 @@
-"""outputs: what can be printed of a compilation, and the directory of kernels.
-
-`OUTPUTS` has them in the order in which compiling comes to them (`--emit=NAME`).
-"""
+"""outputs: prints the stages of a compilation (`--emit`), and writes directories of kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ Lines = Callable[[Compiled, XmlOptions], Iterable[str]]
 
 
 def lines(ir: Ir) -> Iterable[str]:
-    """Any IR, printed."""
+    """Prints an IR."""
     match ir:
         case Program():
             return program.lines(ir)
@@ -146,7 +143,7 @@ def write(
 
 
 def _unproved(compiled: Compiled) -> list[Plan]:
-    """The plans that kernels are written of and that were not proved yet."""
+    """Returns the plans that have not been proved yet."""
     both = zip(compiled.catalogue.plans, compiled.catalogue_proofs, strict=True)
     return [plan for plan, proofs in both if not {proof.name for proof in proofs} >= PROVED]
 
@@ -175,7 +172,7 @@ def _put(text: str, file: TextIO) -> None:
 
 
 def _targets(names: Sequence[str]) -> list[Target]:
-    """The targets of these names; all without. Raises UserError E410 for another."""
+    """Returns the targets of these names; all without. Raises UserError E410 for another."""
     wanted = {names} if isinstance(names, str) else set(names)
     known = [target.name for target in TARGETS]
     for name in sorted(wanted.difference(known)):
@@ -185,12 +182,13 @@ def _targets(names: Sequence[str]) -> list[Target]:
 
 @interruptible
 def kernels(catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
-    """All files of the directory of kernels of what was compiled, by name."""
+    """Returns all files of the directory of kernels of a library, by name."""
     return directory.files(catalogue, targets, catalogue_json.dumps(catalogue))
 
 
 def compared(compiled: Compiled) -> Compiled:
-    """`compiled`, after its directory's files were held against what its plan emits and says.
+    """Compares the files of a directory with what its plan emits, and runs their texts on the host.
+    Other libraries are returned as they are.
 
     The texts are both compared with what the plan emits, and run on the host. Of one that differs
     from what the plan emits, the error's note says whether it does what the plan says all the same.
@@ -214,7 +212,7 @@ def compared(compiled: Compiled) -> Compiled:
 
 
 def _also_validated(error: UserError, place: Path, catalogue: Catalogue) -> UserError:
-    """The error of a directory that differs, with a note of what its texts do."""
+    """Adds to the error of a directory that differs a note of what its texts do."""
     try:
         match validate_directory(place, catalogue):
             case Validated(targets):

@@ -1,7 +1,7 @@
-"""pass_manager: the passes from a Program to a Plan in their order, and what stands between them.
+"""pass_manager: the passes from a Program to a Plan, in their order.
 
-Between any two passes stands one hook (`Hook`) that times them, checks the invariants of what they
-return (`--verify-each`), and hands it to who wants to look (`--print-after`). Phases are those of
+All passes run in a `PassRunner`, which times them, checks the invariants of the IRs that they
+return (`--verify-each`), and shows these to a callback (`--print-after`). Phases are those of
 ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering), Proof, and Tuning.
 """
 
@@ -73,9 +73,9 @@ def watching(on_pass: OnPass | None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the passes of one compilation are given besides the IR. source: how the Plan calls what
-    it came from; topology: None for what the program's header describes; blocks: most thread blocks
-    of a rank and channel, None for as many as its connections need."""
+    """The inputs of passes besides the IR. source: what the Plan calls the program's file;
+    topology: None for the one that the program's header describes; blocks: most thread blocks of a
+    rank and channel, None for as many as its connections need."""
 
     options: Options
     topology: Topology | None
@@ -83,8 +83,8 @@ class Settings:
     blocks: int | None = None
 
 
-class Hook:
-    """What stands between passes: times them, checks and shows what they return."""
+class PassRunner:
+    """Runs passes: times them, checks and shows the IRs that they return."""
 
     def __init__(self, options: Options) -> None:
         self.seconds: dict[str, float] = {}
@@ -92,11 +92,11 @@ class Hook:
         self._known: dict[tuple[object, ...], Any] | None = None
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Times what is done in it, and tells that it begins."""
+        """Measures the seconds of a phase, and tells that it begins."""
         return timed(name, self.seconds)
 
     def remember(self) -> None:
-        """From now on runs no pass again that is given the same as before: passes are pure.
+        """Makes passes that get the same again return the same again: passes are pure.
 
         All IRs are kept that passes return, so this is for small programs.
         """
@@ -117,37 +117,38 @@ class Hook:
         return made
 
 
-def analyse(program: Program, settings: Settings, hook: Hook) -> Dag:
-    """Checks a program, and finds what must come before what. Raises UserError."""
-    # What is wrong with a program is told before anything is made of it.
-    right = hook.run(PassName.VERIFY, verify, program)
-    reachable = hook.run(PassName.CHECK_REACHABLE, check_reachable, right, settings.topology)
-    # The only order that later passes have to keep.
-    return hook.run(PassName.DEPEND, depend, reachable, settings.topology)
+def analyse(program: Program, settings: Settings, runner: PassRunner) -> Dag:
+    """Checks a program, and finds the dependencies of its transfers. Raises UserError."""
+    # Errors of a program come before anything is made of it.
+    right = runner.run(PassName.VERIFY, verify, program)
+    reachable = runner.run(PassName.CHECK_REACHABLE, check_reachable, right, settings.topology)
+    # Dependencies are the only order that later passes have to keep.
+    return runner.run(PassName.DEPEND, depend, reachable, settings.topology)
 
 
-def order(dag: Dag, settings: Settings, hook: Hook) -> Pipeline:
+def order(dag: Dag, settings: Settings, runner: PassRunner) -> Pipeline:
     """Puts all tasks into one order, in sub-pipelines without a link used twice."""
-    return hook.run(PassName.SCHEDULE, SCHEDULERS[settings.options.scheduler], dag)
+    return runner.run(PassName.SCHEDULE, SCHEDULERS[settings.options.scheduler], dag)
 
 
-def lower_to_plan(pipeline: Pipeline, settings: Settings, hook: Hook) -> Plan:
+def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) -> Plan:
     """Turns tasks into primitives of thread blocks, with buffers, waits and posts."""
     options = settings.options
     ways = options.transport, options.network_lowering
-    primitives = hook.run(PassName.LOWER, lower, pipeline, *ways)
+    primitives = runner.run(PassName.LOWER, lower, pipeline, *ways)
     # Primitives may be merged as long as they have no place in memory.
-    fused = hook.run(PassName.FUSE, fuse, primitives, options.fuse)
-    placed = hook.run(PassName.PLACE, place, fused)
+    fused = runner.run(PassName.FUSE, fuse, primitives, options.fuse)
+    placed = runner.run(PassName.PLACE, place, fused)
     # Thread blocks last: which primitives share one decides which waits are needed.
-    blocks = hook.run(PassName.ALLOCATE, allocate, placed, options.allocator, settings.blocks)
-    plan = hook.run(PassName.SYNC, sync, blocks, settings.source, options.slots)
-    # What blocks and waits came out as says which windows queues can carry.
-    return hook.run(PassName.LIMIT_WINDOW, limit_window, plan)
+    blocks = runner.run(PassName.ALLOCATE, allocate, placed, options.allocator, settings.blocks)
+    plan = runner.run(PassName.SYNC, sync, blocks, settings.source, options.slots)
+    # Blocks and waits decide which windows queues can carry.
+    return runner.run(PassName.LIMIT_WINDOW, limit_window, plan)
 
 
 def _check(name: str, ir: Ir) -> None:
-    """`--verify-each`: the pass that returned `ir` has a bug when it breaks an invariant."""
+    """Raises InternalError where the IR that a pass returned breaks an invariant
+    (`--verify-each`)."""
     problems: list[str] = []
     match ir:
         case Program():

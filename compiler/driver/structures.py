@@ -1,9 +1,9 @@
-"""structures: which structures of a program are tried for a cluster: orders, ways over the network,
-fusions, and how many thread blocks a channel has.
+"""structures: the structures of a program that are tried for a cluster.
 
-What an option fixes is not tried. Channels, windows and how calls are cut are no structure's
-(`tune/setting`). How much is tried depends on the size of the program: each structure takes all
-passes from `schedule` on.
+A structure is an order of tasks, a way over the network, a fusion, and a number of thread blocks a
+channel. Options that are given are kept. Channels, windows and cuts of calls are settings, which
+every structure can be run with (`tune/setting`). Of large programs fewer structures are tried, as
+each takes all passes from `schedule` on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hccc.ir.transport import Transport
 from hccc.passes.allocate import DEPTHS
 from hccc.passes.lower import decide_transport
 
-# Of an option that is left open; the first stands where nothing is tried.
+# Values of an option that is left open; the first is used if nothing is tried.
 SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
 ALLOCATORS_TRIED = (Allocator.STATE, *DEPTHS)
 NETWORK_TRIED = (NetworkLowering.PUT, NetworkLowering.SLOTS)
@@ -36,7 +36,7 @@ Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best
 
 
 def start(settings: Settings, tasks: Dag) -> Settings:
-    """What stands where nothing is tried."""
+    """Returns the settings used when nothing is tuned."""
     options = settings.options
     if options.scheduler == AUTO:
         scheduler = Scheduler.LIST if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
@@ -52,7 +52,7 @@ def start(settings: Settings, tasks: Dag) -> Settings:
 
 
 def _listed(settings: Settings, tasks: Dag) -> bool:
-    """Whether a program of which one scheduler is tried has list scheduling."""
+    """Tells whether a program for which one scheduler is tried gets list scheduling."""
     if settings.topology is None or settings.options.tune == "off":
         return False
     several = int(tasks.program.transfers["step"].max(initial=0)) >= HOPS
@@ -60,7 +60,7 @@ def _listed(settings: Settings, tasks: Dag) -> bool:
 
 
 def axes(settings: Settings, tasks: Dag) -> list[Axis]:
-    """What else to try of each option that is left open, where it does not take long.
+    """Returns the other values to try of each option that is left open, unless they take long.
 
     The estimate that `lower` and `fuse` choose by without a cluster does not know that proxies work
     on their own.
@@ -83,7 +83,7 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
 
 
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
-    """Blocks by depth, and fully fused as well: one block then writes to all peers at once."""
+    """Tries blocks by depth, also fully fused: one block then writes to all peers at once."""
     deep = [_with(best, allocator=name) for name in ALLOCATORS_TRIED[1:-1]]
     if fuse != AUTO or best.options.fuse == Fusion.FULL:
         return deep
@@ -91,13 +91,13 @@ def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
 
 
 def _more_by_depth(best: Settings) -> Sequence[Settings]:
-    """The most blocks by depth, where many are better than few."""
+    """Tries the most blocks by depth where many are better than few."""
     *_, many, most = ALLOCATORS_TRIED
     return [_with(best, allocator=most)] if best.options.allocator == many else []
 
 
 def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
-    """One block a channel, and unfused as well: what suits several blocks may not suit one."""
+    """Tries one block a channel, also unfused: what suits several blocks may not suit one."""
     few = replace(best, blocks=1)
     if fuse != AUTO or best.options.fuse == Fusion.NONE:
         return [few]
@@ -117,7 +117,7 @@ def _others(name: str, values: Sequence[str]) -> Axis:
 
 
 def named(settings: Settings, plan: Plan) -> str:
-    """A structure and the Plan that it is, for people."""
+    """Returns a name of a structure for people, from its settings and its Plan."""
     o = settings.options
     words = [o.scheduler, f"fuse {o.fuse}"]
     if plan.transport is Transport.MIXED:

@@ -12,7 +12,7 @@ from hccc.driver.compilation import compile_text
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.inputs import common_cluster
 from hccc.driver.options import Options
-from hccc.driver.pass_manager import Hook, watching
+from hccc.driver.pass_manager import PassRunner, watching
 from hccc.ir import plan_json
 from hccc.lang.transfer import load as transfer
 
@@ -44,7 +44,7 @@ def test_no_order_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_gives_what_running_every_pass_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: tuple[list[str], list[str]] = ([], [])
     once = compiled(shown[0])
-    monkeypatch.setattr(Hook, "remember", lambda hook: None)
+    monkeypatch.setattr(PassRunner, "remember", lambda runner: None)
     again = compiled(shown[1])
     assert shown[0] == shown[1]
     assert plan_json.dumps(once.plan) == plan_json.dumps(again.plan)

@@ -1,4 +1,4 @@
-"""recorded: the launches that a run recorded, as a file for Perfetto."""
+"""launch_trace: writes the launches that a run recorded into a file for Perfetto."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from hccc.sim.simulate import Request, simulate
 
 
 def write(file: Path, launches: Sequence[Traced], cluster: Topology | None) -> Iterator[Problem]:
-    """Writes the trace, beside what is predicted on a cluster; then warns W404 of what it lacks."""
+    """Writes the trace of launches beside the prediction for a cluster; warns (W404) of lost
+    records."""
     made = [_launch(one, cluster) for one in launches]
     write_whole(file, partial(launch_trace.write, made))
     lost = sum(one.lost for one in made)
