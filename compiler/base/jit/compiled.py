@@ -95,7 +95,7 @@ class Loop(Generic[P, R]):
     ) -> None:
         update_wrapper(self, function)
         self.function: Any = function
-        self._options, self._always, self._work = options, always, work
+        self._options, self.always, self._work = options, always, work
         self._switched = always
         self._spent, self._rate = 0.0, ELEMENT
 
@@ -107,7 +107,7 @@ class Loop(Generic[P, R]):
             work = self._work(*args) if self._work else _elements(args)
             large = work > LARGEST and not self._work
             self._switched = large or self._pays(self._spent + work * self._rate)
-        if (self._switched and form != "plain") or self._always or form == "compiled":
+        if (self._switched and form != "plain") or self.always or form == "compiled":
             return self.compiled(*args, **named)  # type: ignore[no-any-return]
         begun = thread_time()
         try:
@@ -121,7 +121,7 @@ class Loop(Generic[P, R]):
     @cached_property
     def plain(self) -> Any:
         """The loop in plain Python; the compiled loop, where it runs compiled only."""
-        if self._always:
+        if self.always:
             return self.compiled
         made = _copy(self.function)
         self.__dict__["plain"] = made  # before those that it calls, of which it may be one

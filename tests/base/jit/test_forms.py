@@ -1,0 +1,117 @@
+"""Every loop gives the same in plain Python and compiled, to the bit and the width of integers.
+
+Work is done in plain Python, and what each loop is called with is kept, be it by other code or by
+another loop. Then both forms of each loop are called with copies of that.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hccc
+from hccc.base.jit import compiled
+from hccc.base.jit.compiled import Loop
+from tests.base.jit import work
+
+KEPT = 2  # calls that are kept of a loop, of each kind of arguments
+CHEAP = (
+    "random_numbers.next_random",
+    "heap.before",
+    "root_of",
+    "redundant._uses",
+    "hpds_backlog._key",
+)
+Calls = dict[str, dict[Any, list[Any]]]
+
+
+def loops() -> dict[str, Loop[..., Any]]:
+    """All loops of the package that have two forms, by name."""
+    found: dict[str, Loop[..., Any]] = {}
+    for module in pkgutil.walk_packages(hccc.__path__, "hccc."):
+        if not module.name.startswith(("hccc.runtime", "hccc.downstream", "hccc.__main__")):
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, Loop) and not value.always:
+                    found[f"{value.__module__}.{value.__qualname__}"] = value
+    return found
+
+
+LOOPS = loops()
+
+
+@pytest.fixture(scope="module")
+def calls() -> Iterator[Calls]:
+    """What each loop was called with, while all runs in plain Python and no integer overflows."""
+    kept: Calls = {name: {} for name in LOOPS}
+    plain = {name: loop.plain for name, loop in LOOPS.items()}
+    noting = {id(plain[name]): _noting(plain[name], kept[name]) for name in LOOPS}
+    with pytest.MonkeyPatch.context() as patch, np.errstate(over="raise"):
+        patch.setattr(compiled, "form", "plain")
+        for name, function in plain.items():
+            patch.setitem(LOOPS[name].__dict__, "plain", noting[id(function)])
+            for called, value in list(function.__globals__.items()):
+                if id(value) in noting:
+                    patch.setitem(function.__globals__, called, noting[id(value)])
+        for some in work.ALL.values():
+            some()
+    yield kept
+
+
+def _noting(function: Any, kept: dict[Any, list[Any]]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        some = kept.setdefault(_kind(args), [])
+        if len(some) < KEPT:
+            some.append(copy.deepcopy(args))
+        return function(*args)
+
+    return call
+
+
+def _kind(value: Any) -> Any:
+    """Types and dimensions of arguments, and whether arrays are empty."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.ndim, value.size > 0
+    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether values are of one type, and the same to the bit."""
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    x, y = np.asarray(a), np.asarray(b)
+    same = x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+    return same and isinstance(a, np.ndarray) == isinstance(b, np.ndarray)
+
+
+def assert_same(name: str, kept: dict[Any, list[Any]]) -> None:
+    """Calls both forms with all that is kept."""
+    loop = LOOPS[name]
+    for given in (args for some in kept.values() for args in some):
+        one, other = copy.deepcopy(given), copy.deepcopy(given)
+        with np.errstate(over="raise"):
+            expected = compiled._whole(loop.plain(*one))
+        found = loop.compiled(*other)
+        assert _alike(expected, found), (name, given, expected, found)
+        assert _alike(one, other), (name, given, one, other)
+
+
+def test_each_is_called(calls: Calls) -> None:
+    """A loop that no work reaches is compared by nothing."""
+    assert [name for name, kept in calls.items() if not kept] == []
+
+
+@pytest.mark.parametrize("name", [n for n in LOOPS if n.endswith(CHEAP)])
+def test_forms_give_the_same(name: str, calls: Calls) -> None:
+    assert_same(name, calls[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in LOOPS if not n.endswith(CHEAP)])
+def test_all_forms_give_the_same(name: str, calls: Calls) -> None:
+    assert_same(name, calls[name])
