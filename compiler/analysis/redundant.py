@@ -6,7 +6,7 @@
 
 Chunks are independent. Forwards, a (rank, chunk) is the exclusive or of a number for each
 contribution it holds: equal numbers are equal contents, since a right program adds nothing twice
-(the chance of an error is 2^-63 a transfer). Backwards, a (rank, chunk) is needed while something
+(the chance of an error is 2^-64 a transfer). Backwards, a (rank, chunk) is needed while something
 that is wanted at the end comes of it. A program without the transfers found here is as right as
 with them.
 """
@@ -22,6 +22,7 @@ from hccc.base.diagnostics import Problem
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.collective import OpType
+from hccc.ir.hashing import GOLDEN, mixed
 from hccc.ir.program import Program
 
 NEEDED, HELD, UNUSED = range(3)
@@ -61,7 +62,7 @@ def uses(program: Program) -> U1:
         return np.zeros(len(t), np.uint8)
     start, target = ends(c)
     ptr, rows = group(t["chunk"], c.n_chunks)
-    numbers = np.random.default_rng(0).integers(1, 1 << 63, c.n_ranks, np.uint64)
+    numbers = mixed(np.arange(1, c.n_ranks + 1, dtype=np.uint64) * GOLDEN)
     found: U1 = _uses(ptr, rows, columns(program), start, target, numbers)
     return found
 

@@ -36,7 +36,7 @@ from hccc.api.arguments import load_cluster as load_cluster
 from hccc.base.diagnostics import fail
 from hccc.base.progress import OnPhase, reporting, tell
 from hccc.driver import inputs
-from hccc.driver.compiled import Compiled
+from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.load import check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer
 from hccc.driver.pass_manager import OnPass, watching
@@ -133,6 +133,8 @@ def check(
             reschedule=reschedule,
             on_pass=on_pass,
         )
+    if not isinstance(compiled, LoadedDirectory):
+        return compiled
     from hccc.driver import outputs
 
     return outputs.compared(compiled)

@@ -294,10 +294,11 @@ def _begin_building() -> None:
 
 def _printer(how: CommandOptions) -> Callable[[str, Any], None]:
     """Returns the callback that prints the IR after the pass of `--print-after`."""
-    from hccc.driver import outputs
 
     def on_pass(name: str, ir: Any) -> None:
         if name == how.print_after:
+            from hccc.driver import outputs
+
             click.echo(f"# after {name}", err=True)
             for line in outputs.lines(ir):
                 click.echo(line, err=True)

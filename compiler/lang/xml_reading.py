@@ -12,9 +12,6 @@ from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import InputSource
 
-from defusedxml.common import DefusedXmlException
-from defusedxml.sax import make_parser
-
 from hccc.base.diagnostics import Source, Span, UserError, fail
 
 MAX_BYTES = 8 << 20  # 50 times the largest schedule known; a second to read
@@ -30,6 +27,9 @@ def read_xml(source: Source, handler: ContentHandler, language: str, code: str) 
         UserError: E402 not Unicode, E404 too large, E501 not XML; `code`. Also the exceptions of
         `handler`.
     """
+    from defusedxml.common import DefusedXmlException  # takes a tenth of a short command's time
+    from defusedxml.sax import make_parser
+
     parser: Any = make_parser()
     parser.forbid_dtd = True
     parser.setContentHandler(handler)

@@ -1,0 +1,54 @@
+"""What a short command does without: modules that take long to import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HEAVY = {
+    "defusedxml",
+    "fastjsonschema",
+    "hccc.driver.outputs",
+    "hccc.driver.tune",
+    "hccc.emit",
+    "hccc.predict",
+    "hccc.sim",
+    "hccc.synth",
+    "jinja2",
+    "matplotlib",
+    "ml_dtypes",
+    "networkx",
+    "numba",
+    "numpy.random",
+    "psutil",
+    "rich",
+    "scipy",
+    "ssl",
+    "subprocess",
+    "urllib.request",
+    "z3",
+}
+PROGRAM = """
+import json, sys
+from hccc.cli.execute import execute
+from hccc.cli.main import cli
+code = execute(cli, sys.argv[1:])
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["--help"], ["check", "ring_allreduce.rccl"], ["check", "hm_allreduce.rccl"]]
+)
+def test_a_short_command_imports_nothing_heavy(command: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command], cwd=EXAMPLES, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert HEAVY & set(json.loads(run.stderr.splitlines()[-1])) == set()
