@@ -3,6 +3,7 @@ wheel."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ def pytest_configure() -> None:
     starts its command, with it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
 
 
 @pytest.hookimpl(wrapper=True)

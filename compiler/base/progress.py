@@ -43,13 +43,13 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def listening(on_phase: OnPhase | None) -> Iterator[None]:
-    """Reports the phases that begin inside, and notes, to `on_phase`; None keeps the present
-    listener."""
+def listening(on_phase: OnPhase | None, on_note: OnPhase | None = None) -> Iterator[None]:
+    """Reports the phases that begin inside to `on_phase`, and notes to `on_note`, by default
+    `on_phase` too; None keeps the present listener."""
     if on_phase is None:
         yield
         return
-    phases, notes = _phases.set(on_phase), _notes.set(on_phase)
+    phases, notes = _phases.set(on_phase), _notes.set(on_note or on_phase)
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hccc.base.diagnostics import fail
+from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import json_option
 from hccc.cli.types import AlgorithmFile, Duration, Words
@@ -113,14 +113,9 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
 
 @contextmanager
 def _progress() -> Iterator[OnRound]:
-    """Shows a status line on stderr while it is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("fuzzing") as status:
-        yield lambda tally: status.update(f"fuzzing: {_counts(tally)}, round {tally.rounds}")
+    """Yields the function that shows a round."""
+    with report.progress("Fuzzing"):
+        yield lambda tally: tell(f"Fuzzing: {_counts(tally)}, round {tally.rounds}")
 
 
 def _counts(tally: Tally) -> str:

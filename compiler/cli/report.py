@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import Problem
-from hccc.base.progress import listening
 from hccc.base.version import __version__
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
@@ -19,18 +17,6 @@ if TYPE_CHECKING:
     from hccc.driver.outputs import Written
     from hccc.ir.catalogue import Catalogue
     from hccc.validate.validated import Validated
-
-
-@contextmanager
-def progress() -> Iterator[None]:
-    """Shows the phases inside while stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status, listening(status.update):
-        yield
 
 
 def dumps(facts: Mapping[str, object]) -> str:

@@ -63,7 +63,7 @@ def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[
             counts[i] = fill - begin
             older[k], reader[s] = reader[s], k
             writer[d], reader[d] = i, -1
-    return edges, counts, initial
+    return edges[:fill], counts, initial
 
 
 @njit

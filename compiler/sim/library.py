@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextvars import copy_context
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,9 @@ _BUILDING = threading.Lock()
 
 def begin_building() -> None:
     """Builds the library in the background, for a command that will simulate in a while."""
-    threading.Thread(target=library, name="engine.cpp", daemon=True).start()
+    threading.Thread(
+        target=copy_context().run, args=(library,), name="engine.cpp", daemon=True
+    ).start()
 
 
 def library() -> ctypes.CDLL | UserError:

@@ -22,6 +22,7 @@ from hccc.base.building.compiler import TIMEOUT_S, compiler_words, find_compiler
 from hccc.base.building.places import user_directory
 from hccc.base.files.libraries import FOLDER, name_of, stem_of
 from hccc.base.files.writing import beside, remove_leftovers
+from hccc.base.progress import note
 
 STANDARD = "-std=c++17"
 FLAGS = (STANDARD, "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
@@ -184,6 +185,7 @@ def build_once(
     if found := _existing(place, name, suffix):
         return found
     remove_leftovers(place, age_s=2 * TIMEOUT_S)
+    note(f"Building {source.name}, once")
     made = beside(place / name)
     try:
         run_compiler(source, [*command, "-o", str(made)])

@@ -35,6 +35,7 @@ from numba.core.serialize import dumps
 from numba.core.types import BaseNamedTuple, BaseTuple
 
 from hccc.base.jit.compiled import names
+from hccc.base.progress import note
 
 _PACKAGE = __name__.partition(".")[0]
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
@@ -57,6 +58,13 @@ class _LoopCache(FunctionCache):
     def __init__(self, loop: Dispatcher) -> None:
         super().__init__(loop.py_func)  # type: ignore[no-untyped-call]
         self._cache_file: Any = _Files(Path(self._cache_path), self._impl.filename_base, loop)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What was compiled for `sig`, or None: then it is compiled now."""
+        found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        if found is None:
+            note("Compiling loops, once")
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Saves what was compiled for `sig`, if that can be."""

@@ -10,11 +10,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from hccc.synth.greedy.searched import search
+from hccc.synth.pods.composed import composed
 
+import hccc
 from hccc.analysis import clocks, grouping, heap, queue_classes
 from hccc.cli.execute import execute
 from hccc.cli.main import cli
-from hccc.driver.compilation import compile_file
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.topology import Topology
@@ -31,10 +33,8 @@ from hccc.synth.builtin.ring import ring
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.synthesize import EMPTY
 from hccc.synth.common.route_table import route_table
-from hccc.synth.greedy.searched import search
 from hccc.synth.paths.programs import path_programs
 from hccc.synth.pods import relays
-from hccc.synth.pods.composed import composed
 from hccc.synth.trees.pack import Roots, pack, repack
 from hccc.synth.trees.programs import STYLES, tree_programs
 from hccc.testing.clusters import cluster
@@ -78,7 +78,7 @@ def commands() -> None:
 
 def custom() -> None:
     """A collective that only its author knows; tasks that wait in vain."""
-    compiled = compile_file(EXAMPLES / "ring_allreduce.rccl")
+    compiled = hccc.compile(EXAMPLES / "ring_allreduce.rccl")
     plan = compiled.plan
     c = plan.collective
     result(replace(plan, collective=Collective(OpType.CUSTOM, c.n_ranks, c.n_ranks * c.n_chunks)))
