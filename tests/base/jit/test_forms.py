@@ -38,7 +38,7 @@ def loops() -> dict[str, Loop[..., Any]]:
         if not module.name.startswith(("hccc.runtime", "hccc.downstream", "hccc.__main__")):
             for value in vars(importlib.import_module(module.name)).values():
                 if isinstance(value, Loop) and not value.always:
-                    found[f"{value.__module__}.{value.__qualname__}"] = value
+                    found[f"{value.function.__module__}.{value.function.__qualname__}"] = value
     return found
 
 

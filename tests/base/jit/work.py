@@ -8,6 +8,7 @@ from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hccc.synth.greedy.searched import search
@@ -17,6 +18,7 @@ import hccc
 from hccc.analysis import clocks, grouping, heap, queue_classes
 from hccc.cli.execute import execute
 from hccc.cli.main import cli
+from hccc.driver.compiled import CompiledProgram
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.topology import Topology
@@ -79,6 +81,7 @@ def commands() -> None:
 def custom() -> None:
     """A collective that only its author knows; tasks that wait in vain."""
     compiled = hccc.compile(EXAMPLES / "ring_allreduce.rccl")
+    assert isinstance(compiled, CompiledProgram)
     plan = compiled.plan
     c = plan.collective
     result(replace(plan, collective=Collective(OpType.CUSTOM, c.n_ranks, c.n_ranks * c.n_chunks)))
@@ -112,7 +115,7 @@ def alone() -> None:
     dice = np.random.default_rng(1)
     for n in (0, 1, 50):
         for kind in (np.int32, np.int64):
-            ids = dice.integers(0, 7, n).astype(kind)
+            ids: Any = dice.integers(0, 7, n).astype(kind)
             grouping.group(ids, 7)
             grouping.graph(ids, ids[::-1].copy(), 7)
             queue_classes.classes(7, ids, ids[::-1].copy())
@@ -123,7 +126,7 @@ def alone() -> None:
     ):
         ids = np.zeros(20, np.int32)
         for i in range(20):
-            heap.push(ids, 0, i, np.int32(i), key)
+            heap.push(ids, 0, i, i, key)
         for size in range(20, 0, -1):
             heap.pop(ids, 0, size, key)
     for n in (3, 12):
