@@ -51,7 +51,7 @@ def shipped_name(grammar: str) -> str:
 
 def shipped_text(grammar: str) -> str:
     """Returns what that file holds, of the text of a grammar: data, of which nothing is run."""
-    data, memo = _made(grammar, None).memo_serialize([TerminalDef, Rule])  # type: ignore[no-untyped-call]
+    data, memo = _made(grammar, None).memo_serialize([TerminalDef, Rule])
     data["options"] |= {"lexer": None, "import_paths": [], "source_path": None}
     data["parser"]["lexer_conf"]["lexer_type"] = None
     found = {"of": origin(grammar), "data": data, "memo": memo}

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hccc.synth.greedy.searched import search
-from hccc.synth.pods.composed import composed
 
 import hccc
 from hccc.analysis import clocks, grouping, heap, queue_classes
@@ -35,8 +33,10 @@ from hccc.synth.builtin.ring import ring
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.synthesize import EMPTY
 from hccc.synth.common.route_table import route_table
+from hccc.synth.greedy.programs import greedy_programs
 from hccc.synth.paths.programs import path_programs
 from hccc.synth.pods import relays
+from hccc.synth.pods.compose import composed_programs
 from hccc.synth.trees.pack import Roots, pack, repack
 from hccc.synth.trees.programs import STYLES, tree_programs
 from hccc.testing.clusters import cluster
@@ -85,16 +85,16 @@ def custom() -> None:
     plan = compiled.plan
     c = plan.collective
     result(replace(plan, collective=Collective(OpType.CUSTOM, c.n_ranks, c.n_ranks * c.n_chunks)))
-    hpds(depend(compiled.program, compiled.topology), patience=0)
+    hpds(depend(compiled.program, compiled.topology), looks=0)
 
 
 def synthesis() -> None:
     """Schedules of each family, and the lines that they are printed in."""
     t = shipped("heteccl-h20-4+8")
     for op in (OpType.ALLGATHER, OpType.ALLREDUCE):
-        for searched in islice(search(t, op, 0, 0), 2):
-            estimate(searched.program, t, 1 << 20)
-            text(searched.program)
+        for made in islice(greedy_programs(t, op, 0, 0), 2):
+            estimate(made.program, t, 1 << 20)
+            text(made.program)
     limits(t, OpType.ALLREDUCE)
     next(tree_programs(t, OpType.BROADCAST, 0, 1, limits(t, OpType.BROADCAST)))
     table, n = route_table(t), len(t)
@@ -104,7 +104,7 @@ def synthesis() -> None:
     repack(table, roots, n / 1e5, style, packing)
     list(path_programs(cluster(UNEQUAL), OpType.ALLTOALL))
     list(path_programs(cluster(ONE_WAY), OpType.ALLTOALL))
-    next(composed(shipped("heteccl-h20-4x2+8-slow"), OpType.ALLGATHER))
+    next(composed_programs(shipped("heteccl-h20-4x2+8-slow"), OpType.ALLGATHER))
     ring(shipped("dgx-h100"), OpType.ALLREDUCE)
     c = example("heteccl-h20-4+8")
     fill(c, gather(c), EMPTY)
