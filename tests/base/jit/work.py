@@ -28,7 +28,7 @@ from hccc.proofs.result import result
 from hccc.sim import critical
 from hccc.synth.bounds.bound import limits
 from hccc.synth.bounds.estimate import estimate
-from hccc.synth.builtin import paths
+from hccc.synth.builtin import hamiltonian_paths as paths
 from hccc.synth.builtin.ring import ring
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.synthesize import EMPTY
