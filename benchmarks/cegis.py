@@ -1,6 +1,6 @@
 """What CEGIS takes on HeteCCL's clusters: as published, and as a fast repair of greedy schedules.
 
-    python benchmarks/cegis.py [--chunks 1,2] [--clusters 4+8,8x2+4] [--seconds 60]
+    python -m benchmarks.cegis [--chunks 1,2] [--clusters 4+8,8x2+4] [--seconds 60]
 
 AllGather on the H20 clusters, in steps of a chunk over a NIC. "bound" is `least_steps`: no schedule
 takes fewer. Every search is a process of its own; seconds are on the clock, from the cluster in
@@ -32,7 +32,7 @@ LAUNCHER = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
 
 
 def measure(name: str, chunks: int, way: str, solver: str, seconds: float) -> dict[str, object]:
-    """One search in this process."""
+    """Runs one search in this process, and returns its figures."""
     from hccc.lang.cluster import load
     from hccc.synth.cegis.fill import fill
     from hccc.synth.cegis.synthesize import EMPTY, synthesize
@@ -72,8 +72,8 @@ def measure(name: str, chunks: int, way: str, solver: str, seconds: float) -> di
 
 
 def apart(*given: object) -> dict[str, object]:
-    """`measure` in a process of its own."""
-    words = [sys.executable, __file__, "--one", json.dumps(given)]
+    """Runs `measure` in a process of its own."""
+    words = [sys.executable, "-m", "benchmarks.cegis", "--one", json.dumps(given)]
     done = subprocess.run(
         [sys.executable, "-c", LAUNCHER, *words], stdout=subprocess.PIPE, text=True, check=True
     )

@@ -1,15 +1,15 @@
-"""What hccc chooses for a cluster, beside the best there is, its own default, NCCL or RCCL, and the
-bound; all simulated.
+"""What hccc chooses for a cluster, beside the best there is, its own default, NCCL and the bound.
 
-    python benchmarks/choice.py [--ranks 8] [--clusters NAME...] [--algorithms NAME...]
+    python -m benchmarks.choice [--ranks 8] [--clusters NAME...] [--algorithms NAME...]
                                 [--sizes 1K..4G] [--step 4] [--quick] [--json]
 
-The shipped algorithms on every shipped cluster of their size. *Best*: the fastest of all structures
-(the product of all axes, not one after the other) with all Settings, for each size by itself, so a
-library of as many plans as sizes; left out with --quick. *Default*: what --tune off makes.
-NCCL and RCCL: as they choose, without in-switch reduction, which no program can have; where their
-model knows the devices. Times of the others over hccc's (more is better for hccc), and hccc's over
-the best and over the bound: geometric mean or median, and the worst of all sizes.
+All of it is simulated: the shipped algorithms on every shipped cluster of their size. *Best*: the
+fastest of all structures (the product of all axes, not one after the other) with all Settings, for
+each size by itself, so a library of as many plans as sizes; left out with --quick. *Default*: what
+--tune off makes. NCCL and RCCL: as they choose, without in-switch reduction, which no program can
+have; where their model knows the devices. Times of the others over hccc's (more is better for
+hccc), and hccc's over the best and over the bound: geometric mean or median, and the worst of all
+sizes.
 
 Then, of a node, libraries of several algorithms beside NCCL, at every size.
 """
@@ -26,11 +26,11 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from programs import EXAMPLES
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.programs import EXAMPLES
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.compiled import CompiledProgram
@@ -75,12 +75,12 @@ class Row:
 
 @cache
 def site(name: str) -> Topology:
-    """A cluster that ships."""
+    """Loads a cluster that ships."""
     return cluster.load(EXAMPLES / "clusters" / f"{name}.cluster")
 
 
 def cases(ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """(algorithm, cluster) of as many ranks."""
+    """Yields (algorithm, cluster) of as many ranks as one of `ranks`."""
     for file in sorted(EXAMPLES.glob("*.rccl")):
         n = transfer.load(file).collective.n_ranks
         for other in sorted((EXAMPLES / "clusters").glob("*.cluster")):
@@ -89,13 +89,13 @@ def cases(ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
 
 
 def took(made: CompiledProgram, t: Topology, size: int) -> float:
-    """µs of a call as the library runs it."""
+    """Returns the µs of a call as the library runs it."""
     plan = made.at(size, False).plan
     return simulate(prepare(plan, t), Request(size, in_place=not plan.out_of_place)).time
 
 
 def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
-    """µs of the fastest of everything that could be chosen, at each size."""
+    """Returns the µs of the fastest of everything that could be chosen, at each size."""
     least = [float("inf")] * len(sizes)
     blocks = most_blocks(t)
     several = len(set(t.memory_domain.tolist())) > 1
@@ -124,13 +124,15 @@ def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
 
 
 def _shorter(timing: CallTiming, size: int, least: float, setting: Setting, limit: float) -> float:
-    """µs of a call, inf where it takes more than `least`."""
+    """Returns the µs of a call, inf where it takes more than `least`."""
     return timing.time(size, setting, limit=min(limit, least))
 
 
 def nccl(op: str, t: Topology, sizes: Sequence[int]) -> tuple[float, ...] | None:
-    """µs of what NCCL, or on AMD RCCL, chooses without in-switch reduction; None where it is not
-    known."""
+    """Returns the µs of what NCCL, or on AMD RCCL, chooses without in-switch reduction.
+
+    None where it is not known.
+    """
     try:
         machine = replace(library.of(t), nvls=False)
         collective = transfer.load(EXAMPLES / f"{op}.rccl").collective
@@ -141,7 +143,7 @@ def nccl(op: str, t: Topology, sizes: Sequence[int]) -> tuple[float, ...] | None
 
 
 def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
-    """One case."""
+    """Measures one algorithm on one cluster."""
     algorithm, name = case
     t, file = site(name), EXAMPLES / f"{algorithm}.rccl"
     made = driver.compile_text(transfer.read(file), Options(prove=False), t)
@@ -161,13 +163,13 @@ def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
 
 
 def over(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
-    """a / b at each size."""
+    """Returns a / b at each size."""
     ratio: np.ndarray = np.array(a) / np.array(b)
     return ratio
 
 
 def cells(one: Row) -> list[str]:
-    """Median (best) or geometric mean, and worst, of the ratios."""
+    """Writes the ratios of a row: the median (best) or geometric mean of each, and the worst."""
     shown = []
     if one.best is None:
         shown += ["", ""]
@@ -185,7 +187,7 @@ def cells(one: Row) -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """A line for each case."""
+    """Makes the table: a line for each case."""
     found = Table("algorithm", "cluster", title="Chosen for the cluster, 1 KiB to 4 GiB, simulated")
     for name in (
         "over best: median",
@@ -204,7 +206,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def libraries(sizes: tuple[int, ...]) -> Table:
-    """Several algorithms beside NCCL on one node, size by size."""
+    """Makes the table of several algorithms beside NCCL on one node, size by size."""
     found = Table("bytes", title="Libraries of several algorithms on one node, us")
     columns: list[list[str]] = []
     for name, (what, algorithms) in product(NODES, LIBRARIES.items()):
@@ -229,7 +231,7 @@ def libraries(sizes: tuple[int, ...]) -> Table:
 
 
 def main() -> None:
-    """The command line."""
+    """Measures the cases and prints them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--clusters", nargs="+")

@@ -1,6 +1,6 @@
 """How long program → Plan takes, by phase, how it grows, and how much memory (ResCCL Fig. 10a).
 
-    python benchmarks/compile_time.py [--ranks 64,256,1024] [--large] [--msccl-tools DIR]
+    python -m benchmarks.compile_time [--ranks 64,256,1024] [--large] [--msccl-tools DIR]
 
 Every row is a process of its own. Seconds are CPU seconds (user + system of all threads): they
 are the same on a busy machine, and at least the wall time on an idle one. "load" is importing and
@@ -23,10 +23,10 @@ import sys
 import time
 from pathlib import Path
 
-from programs import hierarchical_mesh, ring_allreduce
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.programs import hierarchical_mesh, ring_allreduce
 from hccc.base.progress import listening
 from hccc.driver.options import Options
 
@@ -55,7 +55,8 @@ with MSCCLProgram("ring", fully_connected(size), AllReduce(size, size, True), 1)
 
 
 def measure(text: str) -> dict[str, float]:
-    """One compilation in this process: CPU and peak memory by phase, wall seconds, GiB."""
+    """Compiles once in this process; returns CPU seconds and peak GiB by phase, and wall
+    seconds."""
     from hccc.base.diagnostics import Source
     from hccc.driver.compilation import compile_text
 
@@ -90,22 +91,22 @@ def _peak() -> float:
 
 
 def warm_measure(text: str) -> dict[str, float]:
-    """`measure` after loading all that it needs, which is "load"."""
+    """Runs `measure` after loading all that it needs, whose seconds are "load"."""
     measure(hierarchical_mesh("allreduce", 2, 8))
     load = time.process_time()
     return {**measure(text), "load": load}
 
 
 def in_process(text: str, how: str = "measure") -> dict[str, float]:
-    """`measure` in a fresh process."""
-    run = [sys.executable, __file__, f"--{how}"]
+    """Runs `measure` in a fresh process."""
+    run = [sys.executable, "-m", "benchmarks.compile_time", f"--{how}"]
     done = subprocess.run(run, input=text, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
 def msccl_ring(checkout: Path, ranks: int) -> float:
-    """CPU seconds of msccl-tools' ring AllReduce in a process of its own."""
+    """Returns the CPU seconds of msccl-tools' ring AllReduce in a process of its own."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-c", MSCCL_RING.format(ranks=ranks)],
@@ -118,7 +119,8 @@ def msccl_ring(checkout: Path, ranks: int) -> float:
 
 
 def growth(rows: list[dict[str, float]], key: str) -> str:
-    """The exponent of `key` over transfers, by least squares, or nothing to tell it from."""
+    """Returns the exponent of `key` over transfers, by least squares; "-" where rows are too
+    few."""
     points = [(math.log(m["transfers"]), math.log(m[key])) for m in rows if m[key] >= SHORTEST]
     if len(points) < 2:
         return "-"
@@ -127,7 +129,7 @@ def growth(rows: list[dict[str, float]], key: str) -> str:
 
 
 def hm_tables(ranks: list[int]) -> list[Table]:
-    """The HM AllReduce at each size (nodes of 8): time, and memory."""
+    """Makes the tables of the HM AllReduce at each size (nodes of 8): time, and memory."""
     seconds = Table(
         title="HM AllReduce, program to Plan: CPU seconds (ResCCL: about 660 s at 1,024)"
     )
@@ -151,7 +153,7 @@ def hm_tables(ranks: list[int]) -> list[Table]:
 
 
 def ring_table(ranks: list[int], checkout: Path | None) -> Table:
-    """The ring AllReduce beside msccl-tools'. msccl-tools is a whole process."""
+    """Makes the table of the ring AllReduce beside msccl-tools', which is a whole process."""
     table = Table(title="Ring AllReduce, program to Plan: CPU seconds")
     for name in ("ranks", "hccc (all)", "msccl-tools (process)", "ratio"):
         table.add_column(name, justify="right")
@@ -164,7 +166,7 @@ def ring_table(ranks: list[int], checkout: Path | None) -> Table:
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Measures and prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--ranks", default="64,256,1024")
     parser.add_argument("--large", action="store_true", help="2,048 and 4,096 ranks too")

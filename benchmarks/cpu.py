@@ -1,6 +1,6 @@
 """Collectives between processes of this machine, beside PyTorch's gloo and Open MPI.
 
-    python benchmarks/cpu.py [--ranks 2 4 8] [--collectives allreduce allgather]
+    python -m benchmarks.cpu [--ranks 2 4 8] [--collectives allreduce allgather]
                              [--sizes 64K 1M 16M 64M 256M] [--rounds 5] [--python PATH]
                              [--json | --markdown]
 
@@ -37,9 +37,9 @@ from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from sizes import size_of
 
 import hccc
+from benchmarks.sizes import size_of
 from hccc.driver.compiled import Compiled
 from hccc.runtime.communicator.kernels import built
 
@@ -51,7 +51,7 @@ PROGRAMS = {"allreduce": ("two-shot", "direct", "ring"), "allgather": ("direct",
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library of a few programs, and where it was built."""
+    """A library of a few programs, and the folder where it was built."""
 
     name: str
     place: Path
@@ -60,8 +60,11 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case. seconds: of a call, by system; plan: that hccc's registered call took; memory: of
-    registered calls, the share of what memory delivers."""
+    """One case.
+
+    seconds: of a call, by system; plan: that hccc's registered call took; memory: of registered
+    calls, the share of what memory delivers.
+    """
 
     ranks: int
     collective: str
@@ -72,7 +75,7 @@ class Row:
 
 
 class Ranks:
-    """All ranks of one system."""
+    """All ranks of one system, each a process at the other end of a pipe."""
 
     def __init__(self, pipes: Sequence[Connection]) -> None:
         self._pipes = pipes
@@ -83,21 +86,21 @@ class Ranks:
         return max(float(pipe.recv()) for pipe in self._pipes)
 
     def prepare(self, collective: str, memory: str, count: int) -> None:
-        """Allocates, and calls once."""
+        """Lets every rank allocate, and call once."""
         self._ask("prepare", collective, memory, count)
 
     def seconds(self, calls: int) -> float:
-        """Of a call, at the slowest rank."""
+        """Returns the seconds of a call, at the slowest rank."""
         return self._ask("run", calls)
 
     def end(self) -> None:
-        """They go home."""
+        """Ends the ranks' processes."""
         for pipe in self._pipes:
             pipe.send(None)
 
 
 def has(python: str, module: str) -> bool:
-    """Whether an interpreter has a module."""
+    """Returns whether an interpreter has a module."""
     return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
@@ -105,7 +108,7 @@ def has(python: str, module: str) -> bool:
 def systems(
     names: Sequence[str], n: int, python: str, libraries: Sequence[Path]
 ) -> Iterator[dict[str, Ranks]]:
-    """The ranks of all systems."""
+    """Starts the ranks of all systems, and ends them."""
     key = secrets.token_bytes(16)
     with Listener(("127.0.0.1", 0), authkey=key, backlog=64) as listener:
         made: list[subprocess.Popen[bytes]] = []
@@ -130,7 +133,7 @@ def systems(
 def started(
     system: str, n: int, python: str, where: Sequence[str], libraries: Sequence[Path]
 ) -> list[subprocess.Popen[bytes]]:
-    """The processes of one system."""
+    """Starts the processes of one system."""
     if system == "mpi":
         launcher = Path(python).with_name("mpirun")
         command = [
@@ -165,8 +168,10 @@ def started(
 
 
 def adds() -> float:
-    """GB/s of STREAM's add by two threads, as far as one process of NumPy tells: bytes read and
-    written over seconds."""
+    """Measures STREAM's add by a thread a core, as far as one process of NumPy tells: GB/s.
+
+    Bytes read and written over seconds.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     count, threads = 1 << 24, len(os.sched_getaffinity(0))
@@ -187,14 +192,15 @@ def adds() -> float:
 
 
 def moved(n: int, size: int) -> int:
-    """Bytes that all ranks together read and write at least. size: of a rank's larger buffer."""
+    """Returns the bytes that all ranks together read and write at least. size: of a rank's larger
+    buffer."""
     return 2 * n * size
 
 
 def measured(
     found: dict[str, Ranks], collective: str, plan: str, n: int, size: int, rounds: int
 ) -> dict[str, float]:
-    """Seconds of a call, by system and memory."""
+    """Returns the seconds of a call, by system and memory: medians of `rounds` rounds."""
     count = count_of(collective, size, n)
     cases = [(s, m) for s in found for m in (("registered", "foreign") if s == "hccc" else ("",))]
     seconds: dict[str, list[float]] = {}
@@ -210,7 +216,7 @@ def measured(
 
 
 def profiled(place: Path, n: int) -> Path:
-    """A cluster file of n ranks on this machine: what `hccc profile` measures, once."""
+    """Writes a cluster file of n ranks on this machine: what `hccc profile` measures, once."""
     measured = place / "measured.cluster"
     if not measured.exists():
         command("profile", "--device", "cpu", "--ranks", "4", "-o", str(measured))
@@ -221,8 +227,10 @@ def profiled(place: Path, n: int) -> Path:
 
 
 def library(collective: str, n: int, place: Path) -> Library:
-    """A few programs as one library for the CPU, which takes the best for each size by simulated
-    time on what was measured of this machine."""
+    """Builds a few programs as one library for the CPU.
+
+    It takes the best for each size by simulated time on what was measured of this machine.
+    """
     programs = []
     for program in PROGRAMS[collective]:
         programs.append(place / f"{collective}{n}_{program}.rccl")
@@ -236,24 +244,24 @@ def library(collective: str, n: int, place: Path) -> Library:
 
 
 def command(*words: str) -> None:
-    """`hccc ...`; its error ends the benchmark."""
+    """Runs `hccc ...`; its error ends the benchmark."""
     done = subprocess.run([sys.executable, "-m", "hccc", *words], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
 
 
 def plan_of(library: Library, size: int, in_place: bool) -> str:
-    """The program that a call of so many bytes takes."""
+    """Returns the program that a call of `size` bytes takes."""
     return Path(library.compiled.at(size, in_place).plan.source).stem.partition("_")[2]
 
 
 def count_of(collective: str, size: int, n: int) -> int:
-    """Elements that a rank sends. size: bytes of the larger buffer."""
+    """Returns the elements that a rank sends. size: bytes of the larger buffer."""
     return max(1, size // 4 // (1 if collective == "allreduce" else n))
 
 
 def rows(given: argparse.Namespace, n: int, names: Sequence[str], stream: float) -> Iterator[Row]:
-    """All cases of so many ranks."""
+    """Measures all cases of n ranks."""
     made = {c: library(c, n, given.place) for c in given.collectives}
     with systems(names, n, given.python, [one.place for one in made.values()]) as found:
         for collective in given.collectives:
@@ -266,7 +274,10 @@ def rows(given: argparse.Namespace, n: int, names: Sequence[str], stream: float)
 
 
 def table(found: Sequence[Row], stream: float, form: box.Box) -> Table:
-    """GB/s (algbw) of each, and how many times the rivals' ours is, registered and foreign."""
+    """Makes the table: GB/s (algbw) of each system, and the rivals' times over ours.
+
+    Those are of registered and of foreign buffers.
+    """
     shown = Table(title=f"algbw in GB/s, 8 B in us; memory adds at {stream:.1f} GB/s", box=form)
     systems = list(dict.fromkeys(name for one in found for name in one.seconds))
     for name in (
@@ -305,7 +316,7 @@ def table(found: Sequence[Row], stream: float, form: box.Box) -> Table:
 
 
 def main() -> None:
-    """The command line."""
+    """Measures all cases and prints them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4, 8])
     parser.add_argument("--collectives", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))

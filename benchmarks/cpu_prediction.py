@@ -1,13 +1,13 @@
-"""How well the simulator predicts the CPU backend: six algorithms, 64 KiB to 64 MiB, measured and
-predicted on this machine's own profile (`hccc profile`): how many are within 30 %, the median
-error, and the correlation of their ranks.
+"""How well the simulator predicts the CPU backend: six algorithms, 64 KiB to 64 MiB.
 
-    python benchmarks/cpu_prediction.py [--seconds 10] [--workers 1] [--profile FILE] [--json]
+    python -m benchmarks.cpu_prediction [--seconds 10] [--workers 1] [--profile FILE] [--json]
 
-Launches of all algorithms and sizes take turns, out of place, float32; the lower decile counts, as
-in the profile, whose rates are from copies and reductions, none of an algorithm that is predicted.
-What is measured on several cores needs all of them: on a machine that is busy `--workers 1` is
-fairer; `--profile FILE` takes a profile of a quiet moment.
+They are measured, and predicted on this machine's own profile (`hccc profile`): how many are within
+30 %, the median error, and the correlation of their ranks. Launches of all algorithms and sizes
+take turns, out of place, float32; the lower decile counts, as in the profile, whose rates are from
+copies and reductions, none of an algorithm that is predicted. What is measured on several cores
+needs all of them: on a machine that is busy `--workers 1` is fairer; `--profile FILE` takes a
+profile of a quiet moment.
 
 What the model leaves out. A cache is known by what a call touches in all: an algorithm that comes
 back to bytes soon finds them faster than predicted, one that comes late slower, where a call is
@@ -28,10 +28,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.programs import hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
@@ -73,7 +73,7 @@ class Row:
 
 
 def plans() -> list[Plan]:
-    """What is launched and simulated: examples, and hierarchical mesh on 2 nodes of 4."""
+    """Compiles what is launched and simulated: examples, and hierarchical mesh on 2 nodes of 4."""
     made = [
         compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), Options()) for name in ALGORITHMS
     ]
@@ -84,7 +84,10 @@ def plans() -> list[Plan]:
 
 
 def predict(node: Topology, plan: Plan, size: int, workers: int = 0) -> float:
-    """µs of one launch on the profiled machine; workers: 0 for as many as the runtime chooses."""
+    """Predicts one launch on the profiled machine: µs.
+
+    workers: cores; 0 for as many as the runtime chooses.
+    """
     if workers:
         launch = node.launch * (1, 1, 1, 0)  # no launch is small
         node = replace(node, cores=np.full(node.n_nodes, workers), launch=launch)
@@ -94,7 +97,7 @@ def predict(node: Topology, plan: Plan, size: int, workers: int = 0) -> float:
 def measure(
     chosen: Sequence[Plan], sizes: Sequence[int], seconds: float, workers: int = 0
 ) -> list[list[float]]:
-    """µs of one launch of each plan (row) at each size (column)."""
+    """Measures the µs of one launch of each plan (row) at each size (column)."""
     with tempfile.TemporaryDirectory(prefix="hccc-") as place:
         pool = Pool(RANKS, 2 * max(sizes))
         rows = [_cases(plan, sizes, Path(place) / plan.name, workers, pool) for plan in chosen]
@@ -135,14 +138,14 @@ def compare(
 
 
 def agreement(rows: Sequence[Row]) -> tuple[float, float]:
-    """(the part of the rows predicted within 30 %, the median error)."""
+    """Returns the part of the rows predicted within 30 %, and the median error."""
     ratio = np.array([r.predicted / r.measured for r in rows])
     near = (ratio <= WITHIN) & (ratio >= 1 / WITHIN)
     return float(near.mean()), float(np.median(np.abs(ratio - 1)))
 
 
 def ranks(x: Sequence[float]) -> F8:
-    """The rank of each value, equal ones sharing theirs."""
+    """Returns the rank of each value, equal ones sharing theirs."""
     values = np.asarray(x, np.float64)
     less, equal = values[:, None] > values, values[:, None] == values
     found: F8 = less.sum(1) + (equal.sum(1) - 1) / 2
@@ -150,18 +153,19 @@ def ranks(x: Sequence[float]) -> F8:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """The correlation of the ranks, -1 to 1."""
+    """Returns the correlation of the ranks, -1 to 1."""
     return float(np.corrcoef(ranks(x), ranks(y))[0, 1])
 
 
 def kendall(x: Sequence[float], y: Sequence[float]) -> float:
-    """Kendall's tau-b: pairs in the same order less pairs in the other, as a part of all."""
+    """Returns Kendall's tau-b: pairs in the same order less pairs in the other, as a part of
+    all."""
     a, b = (np.sign(np.subtract.outer(np.asarray(v), np.asarray(v))) for v in (x, y))
     return float((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()))
 
 
 def correlations(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    """Spearman's and Kendall's, over everything and within each size."""
+    """Returns Spearman's and Kendall's correlation, over everything and within each size."""
     groups = {"all": list(rows)}
     groups |= {_size(size): [r for r in rows if r.size == size] for size in SIZES}
     found = {}
@@ -176,7 +180,7 @@ def _size(size: int) -> str:
 
 
 def main() -> None:
-    """Prints the table and the correlations."""
+    """Measures, and prints the table and the correlations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=10, help="to profile; twice to measure")
     parser.add_argument("--workers", type=int, default=0, help="cores; 0: as the runtime does")

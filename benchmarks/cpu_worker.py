@@ -1,6 +1,6 @@
-"""One rank of one system of `cpu.py`: does what it is told over a socket, and sleeps in between.
+"""One rank of one system of `cpu.py`: does what it reads from a socket, and sleeps in between.
 
-    python cpu_worker.py SYSTEM RANK RANKS PORT KEY
+    python benchmarks/cpu_worker.py SYSTEM RANK RANKS PORT KEY
 
 SYSTEM is hccc, gloo or mpi. Rivals' interpreters need no hccc, and RANK may be `-` under mpirun.
 """
@@ -84,7 +84,7 @@ SYSTEMS = {"gloo": gloo, "mpi": mpi, "hccc": hccc}
 
 
 def main() -> None:
-    """The command line."""
+    """Does what the pipe says: prepares a call, or runs and times some, until it says None."""
     system, rank, n, port, key = sys.argv[1:]
     if rank == "-":
         rank = str(import_module("mpi4py.MPI").COMM_WORLD.rank)

@@ -1,6 +1,6 @@
 """HeteCCL's clusters whole, failed and degraded: speed-up over NCCL's rings, and the most there is.
 
-    python benchmarks/faults.py [--cases NAME...] [--collectives allgather reducescatter allreduce]
+    python -m benchmarks.faults [--cases NAME...] [--collectives allgather reducescatter allreduce]
                                 [--size 1G] [--workers 2] [--json]
 
 Each case is synthesised for what it is, compiled and simulated. *Over rings*: the time of NCCL's
@@ -23,14 +23,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
 
-import rivals
-from programs import EXAMPLES
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from sizes import size_of
 
 import hccc
+from benchmarks import rivals
+from benchmarks.candidates import compile_candidate
+from benchmarks.programs import EXAMPLES
+from benchmarks.sizes import size_of
 from hccc.base.diagnostics import UserError
 from hccc.driver.inputs import load_cluster
 from hccc.ir.topology import BYTES_PER_US, Topology
@@ -59,9 +60,12 @@ FAULTS: dict[str, Faults] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case. algbw: GB/s; share: of the bound; rings: NCCL's time over ours, ceiling: over the
-    bound, predicted: as NCCL's model has it (None: not known); ideal: the bound over an ideal ring;
-    seconds: of the synthesis; refused: why there is no program."""
+    """One case and collective.
+
+    algbw: GB/s; share: of the bound; rings: NCCL's time over ours, ceiling: over the bound,
+    predicted: as NCCL's model has it (None: not known); ideal: the bound over an ideal ring;
+    seconds: of the synthesis; refused: why there is no program.
+    """
 
     case: str
     collective: str
@@ -78,7 +82,7 @@ class Row:
 
 
 def cases() -> dict[str, Faults]:
-    """HeteCCL's clusters as they are, and one of them with faults."""
+    """Returns HeteCCL's clusters as they are, and one of them with faults."""
     whole = {
         path.stem.removeprefix("heteccl-"): (path.stem, (), ())
         for path in sorted((EXAMPLES / "clusters").glob("heteccl-[hv]*.cluster"))
@@ -88,13 +92,13 @@ def cases() -> dict[str, Faults]:
 
 
 def topology(case: str) -> Topology:
-    """The cluster of a case."""
+    """Loads the cluster of a case."""
     name, failed, degraded = cases()[case]
     return load_cluster(EXAMPLES / "clusters" / f"{name}.cluster", failed, degraded)
 
 
 def row(given: tuple[str, str, int]) -> Row:
-    """One case and collective."""
+    """Synthesizes and measures one case and collective."""
     case, op, size = given
     try:
         t = topology(case)
@@ -107,8 +111,8 @@ def row(given: tuple[str, str, int]) -> Row:
 
 
 def measured(case: str, op: str, t: Topology, made: Synthesis, seconds: float) -> Row:
-    """The row of what was synthesised."""
-    compiled, ours = rivals.compiled(made.program, t, made.size)
+    """Compares what was synthesized with NCCL's rings, with an ideal ring and with the bound."""
+    compiled, ours = compile_candidate(made.program, t, made.size)
     collective, bound = made.program.collective.op, made.bound.time
     ring = rivals.nccl_ring(compiled, t, made.size)
     ideal, cut = rivals.ideal_ring(t, collective), made.bound.cut
@@ -139,7 +143,7 @@ def _predicted(t: Topology, made: Synthesis, ours: float) -> float | None:
 
 
 def table(rows: list[Row]) -> Table:
-    """A line each."""
+    """Makes the table: a line for each row."""
     shown = Table("case", "collective", title="HeteCCL's clusters, over a simulated NCCL ring")
     for name in (
         "GPUs",
@@ -175,7 +179,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def main() -> None:
-    """The command line."""
+    """Measures all cases and prints them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--cases", nargs="+", choices=list(cases()), default=list(cases()), metavar="NAME"

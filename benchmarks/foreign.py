@@ -1,6 +1,6 @@
 """Buffers that peers do not map: process_vm_readv beside copies through shared memory.
 
-    python benchmarks/foreign.py [--sizes 4K,...,64M] [--iters 15] [--json]
+    python -m benchmarks.foreign [--sizes 4K,...,64M] [--iters 15] [--json]
 
 What a rank has to do with another's buffer that is not of `hcccMemAlloc`: read it by the kernel's
 copy (process_vm_readv), or have its owner copy it into shared memory, in slices of 1 MiB as the
@@ -33,14 +33,14 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Part(ctypes.Structure):
-    """iovec."""
+    """The C struct iovec."""
 
     _fields_ = (("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
 @dataclass(frozen=True)
 class Row:
-    """Medians, in seconds."""
+    """Medians of one size, in seconds."""
 
     bytes: int
     readv: float
@@ -48,14 +48,18 @@ class Row:
 
 
 def own(most: int, told: Any) -> None:
-    """A process whose buffer is read."""
+    """Owns the buffer that is read, until the pipe says that all is measured."""
     buffer = np.full(most, 7, np.uint8)
     told.send(buffer.ctypes.data)
     told.recv()
 
 
 def read(process: int, address: int, into: Any) -> None:
-    """into.nbytes bytes of another process. Raises OSError."""
+    """Reads into.nbytes bytes of another process.
+
+    Raises:
+        OSError: the kernel refused.
+    """
     done = 0
     while done < into.nbytes:
         here = Part(into.ctypes.data + done, into.nbytes - done)
@@ -67,7 +71,7 @@ def read(process: int, address: int, into: Any) -> None:
 
 
 def stage(buffer: Any, shared: Any, into: Any) -> None:
-    """Through shared memory, a slice at a time."""
+    """Copies through shared memory, a slice at a time."""
     for at in range(0, into.nbytes, SLICE):
         part = slice(at, min(at + SLICE, into.nbytes))
         shared[: part.stop - at] = buffer[part]
@@ -75,14 +79,14 @@ def stage(buffer: Any, shared: Any, into: Any) -> None:
 
 
 def timed(action: Any, *arguments: Any) -> float:
-    """Seconds."""
+    """Returns the seconds that an action takes."""
     start = time.perf_counter()
     action(*arguments)
     return time.perf_counter() - start
 
 
 def rows(sizes: list[int], iters: int) -> list[Row]:
-    """Each size, both ways in turn."""
+    """Measures each size, both ways in turn."""
     most = max(sizes)
     here, there = multiprocessing.Pipe()
     owner = multiprocessing.Process(target=own, args=(most, there), daemon=True)

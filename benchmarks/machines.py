@@ -1,6 +1,6 @@
-"""What no schedule beats on machines that others published, and what `hccc synth` reaches of it.
+"""Bounds of machines that others published, and what `hccc synth` reaches of them.
 
-    python benchmarks/machines.py DIR [--nodes 1,4] [--collectives NAME... | --bounds-only]
+    python -m benchmarks.machines DIR [--nodes 1,4] [--collectives NAME... | --bounds-only]
                                   [--size 1G] [--workers 2] [--json]
 
 Every file below DIR that describes a machine (topologies of NCCL and RCCL, `nvidia-smi topo -m`)
@@ -24,12 +24,12 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
-import shares
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from sizes import size_of
 
+from benchmarks import shares
+from benchmarks.sizes import size_of
 from hccc.base.diagnostics import UserError
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.lang.machines.load import import_machines
@@ -44,8 +44,11 @@ Case = tuple[Path, int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One machine, alone or as several nodes. path: of the file; cuts, trees: GB/s by collective;
-    links: GPUs joined directly, as pairs; seconds: of importing and of bounding."""
+    """One machine, alone or as several nodes.
+
+    path: of the file; cuts, trees: GB/s by collective; links: GPUs joined directly, as pairs;
+    seconds: of importing and of bounding.
+    """
 
     path: Path
     nodes: int
@@ -60,12 +63,16 @@ class Row:
 
     @property
     def file(self) -> str:
-        """Its name."""
+        """Returns the file's name."""
         return self.path.name
 
 
 def row(path: Path, nodes: int) -> Row:
-    """One file. Raises UserError where it describes no machine."""
+    """Imports and bounds one file.
+
+    Raises:
+        UserError: it describes no machine.
+    """
     start = time.perf_counter()
     made = import_machines([path], nodes=nodes)
     middle = time.perf_counter()
@@ -87,7 +94,11 @@ def row(path: Path, nodes: int) -> Row:
 
 
 def share(case: Case) -> shares.Row:
-    """One synthesis. Raises UserError where the file describes no machine."""
+    """Synthesizes one case, and returns what it reaches.
+
+    Raises:
+        UserError: the file describes no machine.
+    """
     path, nodes, op, size = case
     t = import_machines([path], nodes=nodes).topology
     name = path.name if nodes == 1 else f"{nodes} x {path.name}"
@@ -98,7 +109,7 @@ def share(case: Case) -> shares.Row:
 
 
 def all_shares(cases: Sequence[Case], workers: int) -> list[shares.Row]:
-    """All of them, in parallel, in order."""
+    """Synthesizes all cases, several at a time; returns what each reaches, in order."""
     with ProcessPoolExecutor(workers) as pool:
         done = pool.map(share, cases)
         console = Console(stderr=True)
@@ -106,7 +117,7 @@ def all_shares(cases: Sequence[Case], workers: int) -> list[shares.Row]:
 
 
 def worst_table(found: Sequence[shares.Row]) -> Table:
-    """The cases with the least shares, and how they were made or why not."""
+    """Makes the table of the cases with the least shares, and how they were made or why not."""
     shown = Table("machine", "collective", "share", "method", title="Least shares")
     for one in sorted(found, key=lambda one: -one.share)[-WORST:]:
         shown.add_row(one.cluster, one.collective, shares.cell(one), one.refused or one.method)
@@ -114,7 +125,7 @@ def worst_table(found: Sequence[shares.Row]) -> Table:
 
 
 def rows(directory: Path, nodes: Sequence[int]) -> Iterator[Row | str]:
-    """All machines below a directory, or why a file is none."""
+    """Yields all machines below a directory, and of other files why they are none."""
     paths = sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES and p.is_file())
     for path in track(paths, "Bounding", console=Console(stderr=True), transient=True):
         try:
@@ -124,7 +135,7 @@ def rows(directory: Path, nodes: Sequence[int]) -> Iterator[Row | str]:
 
 
 def table(found: Sequence[Row]) -> Table:
-    """The rows for people."""
+    """Makes the table of the machines."""
     names = list(dict.fromkeys(name for one in found for name in one.cuts))
     shown = Table(title="GB/s that no schedule beats, as sizes grow")
     shown.add_column("machine")
@@ -148,7 +159,7 @@ def table(found: Sequence[Row]) -> Table:
 
 
 def _rates(one: Row, name: str) -> str:
-    """`267`, or where trees reach less, `267 (201)`."""
+    """Writes the rate of a cut as `267`, and where trees reach less, as `267 (201)`."""
     if name not in one.cuts:
         return ""
     cut, trees = one.cuts[name], one.trees.get(name)
@@ -157,7 +168,7 @@ def _rates(one: Row, name: str) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Measures the machines and prints them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--nodes", default="1,4", help="how many of each machine, a list")

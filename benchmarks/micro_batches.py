@@ -1,6 +1,6 @@
 """What the default micro-batch costs over the best one of every call, in the simulator.
 
-    python benchmarks/micro_batches.py [--most 300000]
+    python -m benchmarks.micro_batches [--most 300000]
 
 Hierarchical meshes, rings and the examples on clusters of `examples/clusters/`, calls of 1 KiB to
 2 GiB. The best is of 4 KiB, 8 KiB … 4 MiB; those of more instances (primitives × micro-batches)
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
-from programs import EXAMPLES, hierarchical_mesh
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.programs import EXAMPLES, hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver import compilation as driver
 from hccc.driver.compiled import Compiled
@@ -54,7 +54,7 @@ Make = Callable[[Options, Topology], Compiled]
 
 
 def cases() -> Iterator[tuple[str, Make]]:
-    """(cluster, what compiles an algorithm for it)."""
+    """Yields (cluster, a function that compiles an algorithm for it)."""
     for name, nodes, per_node in MESHES:
         for op in ("allreduce", "allgather"):
             source = Source(f"hm_{op}.rccl", hierarchical_mesh(op, nodes, per_node))
@@ -72,14 +72,14 @@ def _ring(options: Options, topology: Topology) -> Compiled:
 
 
 def machine(name: str, make: Make) -> Machine:
-    """An algorithm on a cluster."""
+    """Compiles an algorithm for a cluster and prepares it for the simulator."""
     file = EXAMPLES / "clusters" / f"{name}.cluster"
     topology = cluster.load(file)
     return prepare(make(Options(prove=False), topology).plan, topology)
 
 
 def over_best(m: Machine, size: int, most: int) -> dict[str, float]:
-    """Times over the best, by what the micro-batch is."""
+    """Returns times over the best, by what the micro-batch is."""
 
     def time(micro_batch: int) -> tuple[float, int]:
         run = simulate(m, Request(size, micro_batch))

@@ -17,13 +17,13 @@ DEVICE = "net0"  # of every host
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A namespace and its address."""
+    """One host: a namespace and its address."""
 
     namespace: str
     address: str
 
     def before(self) -> tuple[str, ...]:
-        """What a command that runs there begins with."""
+        """Returns what a command that runs there begins with."""
         return ("ip", "netns", "exec", self.namespace)
 
 
@@ -35,7 +35,7 @@ def _ip(*words: str) -> str:
 
 
 def _wait_for_carrier(namespace: str) -> None:
-    """A device comes up some time after it was told to."""
+    """Waits until the device is up, which takes some time after it was told to."""
     for _ in range(500):
         if "LOWER_UP" in _ip("-n", namespace, "link", "show", DEVICE):
             return
@@ -54,7 +54,7 @@ def _shape(namespace: str, rate: str) -> None:
 
 
 def _join(hosts: list[Host], switch: str, rate: str) -> None:
-    """Two by a cable, more by a switch of their own."""
+    """Joins two hosts by a cable, more by a switch of their own."""
     for namespace in (*(host.namespace for host in hosts), switch):
         _ip("netns", "add", namespace)
         _ip("-n", namespace, "link", "set", "lo", "up")
@@ -80,8 +80,12 @@ def _join(hosts: list[Host], switch: str, rate: str) -> None:
 
 @contextmanager
 def hosts(n: int, rate: str) -> Iterator[list[Host]]:
-    """So many hosts, each of which sends at `rate` (as tc writes it: 10gbit) at most. They are
-    removed in any case. Raises OSError where there can be none."""
+    """Makes n hosts, each of which sends at `rate` (as tc writes it: 10gbit) at most, and removes
+    them.
+
+    Raises:
+        OSError: there can be none here.
+    """
     stem = f"hccc-{os.getpid()}-{secrets.token_hex(3)}"
     made = [Host(f"{stem}-{i}", f"10.77.0.{i + 1}") for i in range(n)]
     switch = f"{stem}-s"
@@ -95,7 +99,7 @@ def hosts(n: int, rate: str) -> Iterator[list[Host]]:
 
 @cache
 def missing() -> str:
-    """Why there can be no such hosts here; empty where there can."""
+    """Says why there can be no such hosts here; returns "" where there can."""
     for tool in ("ip", "tc"):
         if not shutil.which(tool):
             return f"there is no `{tool}` (apt-get install iproute2)"

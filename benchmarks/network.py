@@ -1,6 +1,6 @@
 """What mixed transport saves: 8 ranks as two nodes of four, on the CPU, with a slow network.
 
-    python benchmarks/network.py [--bytes 64M] [--share 0.1] [--iters 5]
+    python -m benchmarks.network [--bytes 64M] [--share 0.1] [--iters 5]
 
 A hierarchical mesh AllReduce. The two nodes have one NIC each, with `share` of the bandwidth that
 a copy in this machine's memory has, measured first, and 20 µs of latency. Printed: what each
@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.programs import hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
@@ -48,7 +48,7 @@ WAYS = (
 
 
 def copied() -> float:
-    """GB/s of one thread that copies what no cache holds."""
+    """Measures one thread that copies what no cache holds: GB/s."""
     source, target = np.ones(1 << 27, np.uint8), np.zeros(1 << 27, np.uint8)
     best = 0.0
     for _ in range(5):
@@ -59,7 +59,7 @@ def copied() -> float:
 
 
 def leaving(plan: Plan, size: int) -> float:
-    """Bytes that leave the node that most leave, when a call is of `size` bytes."""
+    """Returns the bytes that leave the node that most leave, when a call is of `size` bytes."""
     _, src, dst = crossing(plan.src, plan.dst, plan.queues, plan.rank_of())
     away = plan.memory_domain[src] != plan.memory_domain[dst]
     chunks = np.bincount(plan.memory_domain[src[away]])
@@ -67,7 +67,7 @@ def leaving(plan: Plan, size: int) -> float:
 
 
 def best(plan: Plan, wire: Wire, size: int, iters: int) -> float:
-    """Seconds of the fastest of so many launches, out of place."""
+    """Returns the seconds of the fastest of `iters` launches, out of place."""
     with tempfile.TemporaryDirectory() as place:
         cpu = [t for t in TARGETS if t.name == "cpu"]
         directory.write(

@@ -1,19 +1,19 @@
 """Simulated time from 1 KB to 4 GB over the best of what others would run.
 
-Run by `benchmarks/synthesis.py --over-sizes`. Rivals (`rivals.py`): NCCL or RCCL as predicted,
-without in-switch reduction; direct, two-shot and hierarchical algorithms; TACOS-like schedules.
-A figure is the time of the best of them over ours: below 1 ours is slower.
+Run by `python -m benchmarks.synthesis --over-sizes`. Rivals (`rivals.py`): NCCL or RCCL as
+predicted, without in-switch reduction; direct, two-shot and hierarchical algorithms; TACOS-like
+schedules. A figure is the time of the best of them over ours: below 1 ours is slower.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import rivals
-from programs import EXAMPLES
 from rich.table import Table
 
 import hccc
+from benchmarks import rivals
+from benchmarks.programs import EXAMPLES
 from hccc.base.diagnostics import UserError
 from hccc.driver.inputs import load_cluster
 
@@ -23,7 +23,8 @@ Case = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One size. time, best: µs of ours and of the best rival; refused: why there is none."""
+    """One collective on one cluster at one size. time, best: µs of ours and of the best rival;
+    refused: why there is none."""
 
     cluster: str
     collective: str
@@ -36,12 +37,12 @@ class Row:
 
     @property
     def gain(self) -> float:
-        """The rival's time over ours; 0 where there is none of ours."""
+        """Returns the rival's time over ours; 0 where there is none of ours."""
         return self.best / self.time if self.time else 0.0
 
 
 def row(case: Case) -> Row:
-    """One synthesis, and all rivals."""
+    """Synthesizes one case, and simulates all its rivals."""
     name, op, size = case
     t = load_cluster(EXAMPLES / "clusters" / f"{name}.cluster")
     try:
@@ -56,7 +57,7 @@ def row(case: Case) -> Row:
 
 
 def table(rows: list[Row]) -> Table:
-    """A line for each cluster and collective."""
+    """Makes the table: a line for each cluster and collective."""
     sizes = sorted({one.size for one in rows})
     shown = Table("cluster", "collective", title="Time of the best rival over ours")
     for size in sizes:
@@ -73,7 +74,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def short(size: int) -> str:
-    """`64K`."""
+    """Writes a size as `64K`."""
     for unit, shift in (("G", 30), ("M", 20), ("K", 10)):
         if size >= 1 << shift:
             return f"{size >> shift}{unit}"

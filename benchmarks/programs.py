@@ -8,7 +8,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def hierarchical_mesh(op: str, nodes: int, per_node: int, channels: int = 4) -> str:
-    """The text of `examples/hm_<op>.rccl` for `nodes` nodes of `per_node` GPUs."""
+    """Returns the text of `examples/hm_<op>.rccl` for `nodes` nodes of `per_node` GPUs."""
     text = (EXAMPLES / f"hm_{op}.rccl").read_text()
     changes = {
         "nRanks=32": f"nRanks={nodes * per_node}",
@@ -22,14 +22,14 @@ def hierarchical_mesh(op: str, nodes: int, per_node: int, channels: int = 4) -> 
 
 
 def direct_alltoall(ranks: int) -> str:
-    """The text of `examples/direct_alltoall.rccl` for `ranks` ranks, a multiple of 8."""
+    """Returns the text of `examples/direct_alltoall.rccl` for `ranks` ranks, a multiple of 8."""
     return _replaced(
         (EXAMPLES / "direct_alltoall.rccl").read_text(), {"nRanks=8": f"nRanks={ranks}"}
     )
 
 
 def ring_allreduce(ranks: int) -> str:
-    """The text of `examples/ring_allreduce.rccl` for `ranks` ranks."""
+    """Returns the text of `examples/ring_allreduce.rccl` for `ranks` ranks."""
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()
     small = {f"{key}=8": f"{key}={ranks}" for key in ("GPUPerNode", "NICPerNode") if ranks < 8}
     return _replaced(text, {"nRanks=8": f"nRanks={ranks}", **small})

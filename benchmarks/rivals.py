@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import tacos
 
+from benchmarks import tacos
+from benchmarks.candidates import compile_candidate
 from hccc.base.diagnostics import UserError
-from hccc.driver import compilation as driver
 from hccc.driver.compiled import Compiled
 from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Level, Topology
 from hccc.network.summary import limits
-from hccc.passes.verify import verify
 from hccc.predict.baselines import alternatives
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.model import predict
@@ -34,23 +33,14 @@ MOST_TRANSFERS = 200_000  # that a TACOS-like program may have to be simulated
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """name; time: µs."""
+    """One rival's time, in µs."""
 
     name: str
     time: float
 
 
-def compiled(program: Program, t: Topology, size: int) -> tuple[Compiled, float]:
-    """A Program compiled for one size as `hccc synth` compiles its candidates, and its µs."""
-    made = driver.compile_program(
-        verify(program), Options(prove=False, sizes=str(max(1, size)), plans=1), t
-    )
-    assert made.tuned is not None
-    return made, float(made.tuned.times[int(not made.plan.out_of_place)].min())
-
-
 def nccl_ring(made: Compiled, t: Topology, size: int) -> float | None:
-    """NCCL's rings, scheduled and run as NCCL does, simulated."""
+    """Simulates NCCL's rings, scheduled and run as NCCL does; returns µs."""
     for one in alternatives(made, t, Options(prove=False)):
         if one.name == "NCCL ring":
             try:
@@ -62,8 +52,10 @@ def nccl_ring(made: Compiled, t: Topology, size: int) -> float | None:
 
 
 def nccl(t: Topology, op: OpType, sizes: list[int]) -> list[float | None]:
-    """NCCL or RCCL as it would choose, predicted, without in-switch reduction; its model knows
-    nothing of limits between nodes."""
+    """Predicts NCCL or RCCL as it would choose, without in-switch reduction, at each size; µs.
+
+    Its model knows nothing of limits between nodes: there it is None.
+    """
     if limits(t):
         return [None] * len(sizes)
     try:
@@ -74,7 +66,8 @@ def nccl(t: Topology, op: OpType, sizes: list[int]) -> list[float | None]:
 
 
 def programs(t: Topology, op: OpType, size: int) -> Iterator[tuple[str, Program]]:
-    """The built-in algorithms that others have, and TACOS-like schedules."""
+    """Makes the built-in algorithms that others have, and TACOS-like schedules, with their
+    names."""
     for name in BUILTIN:
         if op in registry.BUILTINS[name].ops:
             try:
@@ -90,11 +83,11 @@ def programs(t: Topology, op: OpType, size: int) -> Iterator[tuple[str, Program]
 
 
 def of(t: Topology, op: OpType, size: int) -> list[Rival]:
-    """All of them, the fastest first."""
+    """Simulates all rivals; returns the fastest first."""
     found = []
     for name, program in programs(t, op, size):
         try:
-            found.append(Rival(name, compiled(program, t, size)[1]))
+            found.append(Rival(name, compile_candidate(program, t, size)[1]))
         except UserError:
             continue
     if (time := nccl(t, op, [size])[0]) is not None:
@@ -103,8 +96,10 @@ def of(t: Topology, op: OpType, size: int) -> list[Rival]:
 
 
 def ideal_ring(t: Topology, op: OpType) -> float:
-    """algbw in GB/s of a ring that enters and leaves each node once over all its NICs, and costs
-    nothing besides; 0 where nothing between nodes is a NIC's."""
+    """Returns the algbw (GB/s) of a ring that enters and leaves each node once over all its NICs.
+
+    It costs nothing besides; 0 where nothing between nodes is a NIC's.
+    """
     nic = t.port[Level.NIC]
     if t.n_nodes < 2 or (nic < 0).all():
         return 0.0

@@ -1,6 +1,6 @@
 """What large programs take from their text to compiled kernels, by phase, and how it grows.
 
-    python benchmarks/scale.py [--ranks 64,128,256,512,1024] [--programs hm,alltoall] [--no-build]
+    python -m benchmarks.scale [--ranks 64,128,256,512,1024] [--programs hm,alltoall] [--no-build]
 
 Every row is a process of its own. Seconds are CPU seconds (user + system of all threads), "wall"
 is from the text to the emitted kernels on the clock. Emission is of all three targets; "plan.json"
@@ -24,10 +24,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from programs import direct_alltoall, hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.programs import direct_alltoall, hierarchical_mesh
 from hccc.base.progress import listening
 from hccc.driver.options import Options
 from hccc.ir.catalogue import Catalogue
@@ -63,7 +63,7 @@ Figures = dict[str, float]
 
 
 def measure(text: str, build: bool) -> Figures:
-    """One compilation in this process: CPU seconds by phase, MB and GiB."""
+    """Compiles once in this process; returns CPU seconds by phase, MB and GiB."""
     from hccc.base.diagnostics import Source
     from hccc.driver.compilation import compile_text
     from hccc.emit import directory
@@ -99,7 +99,7 @@ def measure(text: str, build: bool) -> Figures:
 
 
 def built(place: Path, program: str, name: str) -> Figures:
-    """CPU seconds and peak GiB of one compiler on the kernels in `place`."""
+    """Returns the CPU seconds and peak GiB of one compiler on the kernels in `place`."""
     compiler, suffix, flags = COMPILERS[name]
     if not shutil.which(compiler):
         return {}
@@ -112,8 +112,8 @@ def built(place: Path, program: str, name: str) -> Figures:
 
 
 def in_process(program: str, ranks: int, build: bool) -> Figures:
-    """`measure` in a fresh process, after what is loaded once."""
-    run = [sys.executable, __file__, "--measure", program, "--ranks", str(ranks)]
+    """Runs `measure` in a fresh process, after what is loaded once."""
+    run = [sys.executable, "-m", "benchmarks.scale", "--measure", program, "--ranks", str(ranks)]
     done = subprocess.run(
         [*run, *([] if build else ["--no-build"])], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -122,7 +122,7 @@ def in_process(program: str, ranks: int, build: bool) -> Figures:
 
 
 def growth(ranks: list[int], rows: list[Figures], key: str) -> str:
-    """The exponent of `key` over ranks, by least squares, or nothing to tell it from."""
+    """Returns the exponent of `key` over ranks, by least squares; "-" where rows are too few."""
     points = [
         (math.log(n), math.log(row[key]))
         for n, row in zip(ranks, rows, strict=True)
@@ -135,7 +135,7 @@ def growth(ranks: list[int], rows: list[Figures], key: str) -> str:
 
 
 def table(program: str, ranks: list[int], build: bool) -> Table:
-    """One program at each size."""
+    """Makes the table of one program: a line for each number of ranks."""
     sizes = ("GiB", "source MB", "nvcc GiB", "g++ GiB")
     shown = Table(title=f"{program}: CPU seconds, GiB, MB of CUDA source")
     for name in ("ranks", "primitives", *PHASES, "wall", *sizes):
@@ -153,7 +153,7 @@ def table(program: str, ranks: list[int], build: bool) -> Table:
 
 
 def main() -> None:
-    """Prints a table for each program."""
+    """Measures and prints a table for each program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--ranks", default="64,128,256,512,1024")
     parser.add_argument("--programs", default=",".join(PROGRAMS))

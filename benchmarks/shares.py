@@ -1,10 +1,10 @@
 """What part of the optimum the programs of `hccc synth` reach, simulated, on shipped clusters.
 
-Run by `benchmarks/synthesis.py --shares`. *The optimum*: of Allgather, Reducescatter and Allreduce
-the most that schedules over trees reach (`rooted_trees`: a linear program, roots free), of the
-others the narrowest cut; with the latency that every schedule has. 1 is the most there is. What
-falls short of LEAST within the default budget of thread blocks is made again with MORE of them:
-then they were what was short.
+Run by `python -m benchmarks.synthesis --shares`. *The optimum*: of Allgather, Reducescatter and
+Allreduce the most that schedules over trees reach (`rooted_trees`: a linear program, roots free),
+of the others the narrowest cut; with the latency that every schedule has. 1 is the most there is.
+What falls short of LEAST within the default budget of thread blocks is made again with MORE of
+them: then they were what was short.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from programs import EXAMPLES
 from rich.table import Table
 
 import hccc
+from benchmarks.programs import EXAMPLES
 from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.topology import BYTES_PER_US, Topology
@@ -46,7 +46,7 @@ class Row:
 
 
 class Reached(NamedTuple):
-    """Of a synthesis: `method`, `share`, `more`, `trees` and `seconds` of a Row."""
+    """The `method`, `share`, `more`, `trees` and `seconds` of a Row."""
 
     method: str
     share: float
@@ -56,7 +56,11 @@ class Reached(NamedTuple):
 
 
 def reached(t: Topology, op: str, size: int) -> Reached:
-    """One synthesis, or two. Raises UserError where nothing serves."""
+    """Synthesizes a collective, and again with MORE thread blocks where it falls short of LEAST.
+
+    Raises:
+        UserError: nothing serves the collective on this cluster.
+    """
     made = hccc.synthesize(t, op, size)
     found = bounds(t, t.name, size, [one for one in OpType if one.value.lower() == op]).found[0]
     optimum = found.bound.time
@@ -71,7 +75,7 @@ def reached(t: Topology, op: str, size: int) -> Reached:
 
 
 def row(case: Case) -> Row:
-    """One cluster that ships."""
+    """Synthesizes a collective for one cluster that ships."""
     name, op, size = case
     try:
         found = reached(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"), op, size)
@@ -81,7 +85,7 @@ def row(case: Case) -> Row:
 
 
 def table(rows: list[Row]) -> Table:
-    """A line for each cluster and size, a column for each collective."""
+    """Makes the table: a line for each cluster and size, a column for each collective."""
     ops = list(dict.fromkeys(one.collective for one in rows))
     found = Table("cluster", "bytes", title=f"Share of the optimum (with {MORE} thread blocks)")
     for op in ops:
@@ -94,7 +98,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def cell(one: Row) -> str:
-    """`0.986`; with more thread blocks in parentheses."""
+    """Writes a share as `0.986`, with that of more thread blocks in parentheses."""
     if one.refused:
         return "none"
     more = f" ({one.more:.3f})" if one.more else ""
@@ -102,7 +106,7 @@ def cell(one: Row) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many reach LEAST."""
+    """Says how many rows reach LEAST."""
     found = [one for one in rows if not one.refused]
     short = [one for one in found if one.share < LEAST]
     enough = sum(one.more >= LEAST for one in short)

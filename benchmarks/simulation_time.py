@@ -1,6 +1,6 @@
 """How long simulating takes, and compiling for a cluster first, as the cluster grows.
 
-    python benchmarks/simulation_time.py [--ranks 64,256,1024] [--size 1073741824] [--micro-batch 0]
+    python -m benchmarks.simulation_time [--ranks 64,256,1024] [--size 1073741824] [--micro-batch 0]
 
 HM AllReduce on nodes of `examples/clusters/resccl-topo2.cluster` (8 A100s, two GPUs a NIC), one
 call of 1 GiB. Every row is a process of its own; CPU seconds (user + system of all threads),
@@ -18,16 +18,17 @@ import sys
 import time
 from itertools import pairwise
 
-from programs import EXAMPLES, hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.programs import EXAMPLES, hierarchical_mesh
 
 COLUMNS = ("ranks", "primitives", "instances", "compile", "prepare", "simulate", "GiB", "algbw")
 SITE = EXAMPLES / "clusters" / "resccl-topo2.cluster"
 
 
 def measure(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
-    """One compilation and one simulated call in this process."""
+    """Compiles once and simulates one call in this process; returns the COLUMNS."""
     from hccc.base.diagnostics import Source
     from hccc.driver.compilation import compile_text
     from hccc.driver.options import Options
@@ -54,8 +55,8 @@ def measure(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
 
 
 def in_process(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
-    """`measure` in a fresh process that has loaded all it needs."""
-    run = [sys.executable, __file__, "--measure", str(ranks)]
+    """Runs `measure` in a fresh process that has loaded all it needs."""
+    run = [sys.executable, "-m", "benchmarks.simulation_time", "--measure", str(ranks)]
     run += ["--size", str(size), "--micro-batch", str(micro_batch)]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -63,7 +64,7 @@ def in_process(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--ranks", default="64,256,1024")
     parser.add_argument("--size", type=int, default=1 << 30)

@@ -6,6 +6,6 @@ UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def size_of(text: str) -> int:
-    """`1M`, `1024` as bytes."""
+    """Reads `1M` or `1024` as bytes."""
     unit = UNITS.get(text[-1:].upper())
     return int(text) if unit is None else int(text[:-1]) << unit

@@ -1,9 +1,9 @@
 """Seconds of `hccc synth`, whole and of the engine alone, and memory, beside what is published.
 
-Run by `benchmarks/synthesis.py --speed`. *Whole*: the command in a process of its own, the second
-of two runs (compiled loops are on disk by then). *Engine*: bound, schedules and built-in programs
-alone, without what compiles and simulates them, in a process of its own too, the second time.
-Peak memory is of the whole command. Clusters are made here: mixes of H20 nodes as HeteCCL's.
+Run by `python -m benchmarks.synthesis --speed`. *Whole*: the command in a process of its own, the
+second of two runs (compiled loops are on disk by then). *Engine*: bound, schedules and built-in
+programs alone, without what compiles and simulates them, in a process of its own too, the second
+time. Peak memory is of the whole command. Clusters are made here: mixes of H20 nodes as HeteCCL's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs import EXAMPLES
 from rich.table import Table
 
+from benchmarks.programs import EXAMPLES
+
 SIZE = 1 << 30
-HERE = Path(__file__)
 PORTS = "define bandwidth = {port => [((0..7) -> 450)]}\n"
 MESH = "define bandwidth = {mesh => [((0..3) -> 150)]}\n"
 FOUR = "define nic = [" + ", ".join(f"(({i}) -> 50)" for i in range(4)) + "]\n"
@@ -42,7 +42,8 @@ LAUNCHER = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """cluster: its text; published: seconds of others; reach: the seconds that are wanted."""
+    """One synthesis. cluster: its text; published: seconds of others; reach: the seconds that are
+    wanted."""
 
     name: str
     collective: str
@@ -69,7 +70,8 @@ class Row:
 
 
 def mix(fours: int, eights: int) -> str:
-    """A cluster of H20 nodes of 4 GPUs and of 8, as `examples/clusters/heteccl-h20-*.cluster`."""
+    """Writes a cluster of H20 nodes of 4 GPUs and of 8, as
+    `examples/clusters/heteccl-h20-*.cluster`."""
     return (
         "define network = InfiniBand\ndefine device = H20\n"
         f"define node1 = {fours} * 4\n{MESH}{FOUR}"
@@ -78,7 +80,7 @@ def mix(fours: int, eights: int) -> str:
 
 
 def cases() -> list[Case]:
-    """HeteCCL's Table 1; SyCCL's Table 5."""
+    """Returns the cases of HeteCCL's Table 1 and of SyCCL's Table 5."""
     found = [
         Case(f"{n} H20", "allgather", mix(*MIXES[n]), f"HeteCCL {HETECCL[n]}", 1.0) for n in MIXES
     ]
@@ -93,7 +95,7 @@ def cases() -> list[Case]:
 
 
 def row(case: Case, limit: float) -> Row:
-    """One case, no command longer than `limit` seconds."""
+    """Measures one case, no command longer than `limit` seconds."""
     head = case.name, case.collective, case.published, case.reach
     with tempfile.TemporaryDirectory() as folder:
         cluster, out = Path(folder) / "x.cluster", Path(folder) / "x.rccl"
@@ -125,10 +127,11 @@ def row(case: Case, limit: float) -> Row:
 
 
 def _engine_apart(cluster: Path, collective: str, limit: float) -> float | None:
-    """`engine` in a process of its own; None where it takes longer than `limit` or fails."""
+    """Runs `engine` in a process of its own; returns None where it takes longer than `limit` or
+    fails."""
     try:
         told = subprocess.run(
-            [sys.executable, str(HERE), "--engine", str(cluster), collective],
+            [sys.executable, "-m", "benchmarks.speed", "--engine", str(cluster), collective],
             stdout=subprocess.PIPE,
             text=True,
             timeout=limit,
@@ -140,7 +143,7 @@ def _engine_apart(cluster: Path, collective: str, limit: float) -> float | None:
 
 
 def timed(command: list[str], limit: float) -> tuple[int | str, float, float]:
-    """What a command ended with, its seconds, and its MiB."""
+    """Runs a command; returns its exit code (or "longer"), its seconds, and its peak MiB."""
     done = subprocess.run(
         [sys.executable, "-c", LAUNCHER, str(limit), *command],
         stdout=subprocess.PIPE,
@@ -153,7 +156,7 @@ def timed(command: list[str], limit: float) -> tuple[int | str, float, float]:
 
 
 def comments(program: str) -> tuple[float, str]:
-    """Of the bound, and the method, as the comments of a program have them."""
+    """Returns the share of the bound, and the method, from the comments of a program."""
     said: dict[str, str] = {}
     for line in program.splitlines():
         if line.startswith("# ") and ":" in line:
@@ -170,7 +173,7 @@ def _number(text: str) -> float:
 
 
 def engine(path: Path, collective: str) -> float:
-    """Seconds that making all candidates takes, the second time."""
+    """Returns the seconds that making all candidates takes, the second time."""
     from hccc.driver.inputs import load_cluster
     from hccc.ir.collective import collective_named
     from hccc.synth.candidates import candidates, request
@@ -184,7 +187,7 @@ def engine(path: Path, collective: str) -> float:
 
 
 def table(rows: list[Row]) -> Table:
-    """A line each."""
+    """Makes the table: a line for each row."""
     shown = Table("GPUs", "collective", title="hccc synth, 1 GiB")
     for name in ("whole s", "engine s", "reach s", "MiB", "of the bound"):
         shown.add_column(name, justify="right")

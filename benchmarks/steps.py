@@ -1,7 +1,7 @@
 """N_step of AllGather schedules over the integer bound, on HeteCCL's twelve clusters.
 
-Run by `benchmarks/synthesis.py --steps`. A step is one chunk over the slowest link (HeteCCL Eq. 1);
-"bound" is `least_steps`, and no schedule takes fewer. *greedy*: the best of several seeds;
+Run by `python -m benchmarks.synthesis --steps`. A step is one chunk over the slowest link (HeteCCL
+Eq. 1); "bound" is `least_steps`, and no schedule takes fewer. *greedy*: the best of several seeds;
 *repair*: what a solver makes of it in `seconds`. HeteCCL reports no step counts.
 """
 
@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from programs import EXAMPLES
 from rich.table import Table
+
+from benchmarks.programs import EXAMPLES
 
 MIXES = ("4+8", "4x3", "4x2+8", "4x3+8", "8x2+4", "4x2+8x2")
 NAMES = tuple(f"{device}-{mix}" for device in ("h20", "v100") for mix in MIXES)
@@ -22,7 +23,7 @@ Case = tuple[str, int, float]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One cluster with so many chunks a rank. ended: why a solver stopped above the bound."""
+    """One cluster and number of chunks a rank. ended: why a solver stopped above the bound."""
 
     cluster: str
     ranks: int
@@ -36,7 +37,7 @@ class Row:
 
 
 def row(case: Case) -> Row:
-    """One search."""
+    """Searches schedules for one case, greedily and then with a solver."""
     from hccc.driver.inputs import load_cluster
     from hccc.synth.cegis.synthesize import synthesize
     from hccc.synth.greedy.chunked import chunked
@@ -73,7 +74,7 @@ def row(case: Case) -> Row:
 
 
 def table(rows: list[Row]) -> Table:
-    """A line each."""
+    """Makes the table: a line for each row."""
     shown = Table("cluster", title="N_step over the integer bound, AllGather")
     for name in ("GPUs", "chunks", "bound", "greedy", "s", "repair", "s", "over"):
         shown.add_column(name, justify="right")

@@ -1,11 +1,11 @@
 """What `hccc synth` reaches on the clusters that ship: of the bound, and beside NCCL, simulated.
 
-    python benchmarks/synthesis.py [--clusters NAME...] [--collectives LIST] [--sizes 1M 1G]
+    python -m benchmarks.synthesis [--clusters NAME...] [--collectives LIST] [--sizes 1M 1G]
                                    [--most-ranks 64] [--workers 2] [--json]
-    python benchmarks/synthesis.py --shares [--sizes 1G]              (shares.py)
-    python benchmarks/synthesis.py --speed [--seconds 120]         (speed.py)
-    python benchmarks/synthesis.py --steps [--chunks 1 2 4] [--seconds 60]  (steps.py)
-    python benchmarks/synthesis.py --over-sizes [--sizes 1K ... 4G]  (over_sizes.py)
+    python -m benchmarks.synthesis --shares [--sizes 1G]              (shares.py)
+    python -m benchmarks.synthesis --speed [--seconds 120]         (speed.py)
+    python -m benchmarks.synthesis --steps [--chunks 1 2 4] [--seconds 60]  (steps.py)
+    python -m benchmarks.synthesis --over-sizes [--sizes 1K ... 4G]  (over_sizes.py)
 
 *Of the bound*: the least time that any schedule takes (`hccc bound`) over that of the program that
 was chosen, compiled and simulated for that size; 1 is the most there is. *NCCL over it*: NCCL or
@@ -24,17 +24,14 @@ from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
-import over_sizes
-import shares
-import speed
-import steps
-from programs import EXAMPLES
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from sizes import size_of
 
 import hccc
+from benchmarks import over_sizes, shares, speed, steps
+from benchmarks.programs import EXAMPLES
+from benchmarks.sizes import size_of
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.model import predict
 
@@ -61,7 +58,7 @@ class Row:
 
 
 def row(case: Case) -> Row:
-    """One synthesis."""
+    """Synthesizes one case, and predicts NCCL's time for it."""
     name, op, size = case
     t = hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster")
     try:
@@ -78,7 +75,7 @@ def row(case: Case) -> Row:
 
 
 def cases(given: argparse.Namespace) -> list[Case]:
-    """Every cluster of no more ranks, collective and size."""
+    """Returns all cases: clusters of at most `most_ranks` ranks, collectives, sizes."""
     names = given.clusters or sorted(f.stem for f in (EXAMPLES / "clusters").glob("*.cluster"))
     small = [
         name
@@ -91,7 +88,7 @@ def cases(given: argparse.Namespace) -> list[Case]:
 
 
 def table(rows: list[Row]) -> Table:
-    """A line each."""
+    """Makes the table: a line for each row."""
     found = Table("cluster", "collective", title="hccc synth, simulated")
     for name in ("bytes", "of the bound", "NCCL over it", "seconds"):
         found.add_column(name, justify="right")
@@ -105,7 +102,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def shown(rows: Sequence[Any], made: Table, *, as_json: bool) -> None:
-    """A table, or its rows."""
+    """Prints a table, or its rows as JSON."""
     if as_json:
         print(json.dumps([asdict(one) for one in rows]))
     else:
@@ -113,7 +110,7 @@ def shown(rows: Sequence[Any], made: Table, *, as_json: bool) -> None:
 
 
 def parallel(do: Callable[[T], R], wanted: Sequence[T], workers: int) -> list[R]:
-    """All in order, with a progress bar."""
+    """Returns `do` of each of `wanted`, in order, by several processes, with a progress bar."""
     with ProcessPoolExecutor(workers) as pool:
         done = pool.map(do, wanted)
         return list(track(done, total=len(wanted), console=Console(stderr=True)))
@@ -162,7 +159,7 @@ def _over_sizes(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Measures and prints what the options ask for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--shares", action="store_true", help="of the optimum, cluster by cluster")

@@ -1,6 +1,6 @@
 """A TACOS-like synthesiser, to compare with: random greedy matching of free links and chunks.
 
-    python benchmarks/tacos.py CLUSTER... [--collective allgather] [--bytes 1G] [--chunks 1 4 16]
+    python -m benchmarks.tacos CLUSTER... [--collective allgather] [--bytes 1G] [--chunks 1 4 16]
                                [--seeds 4] [--json]
 
 As TACOS does (Won et al., MICRO'24): time goes from event to event; at each, links that are free
@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.candidates import compile_candidate
+from benchmarks.sizes import size_of
 from hccc.base.diagnostics import fail
 from hccc.base.jit.compiled import njit
 from hccc.driver.inputs import load_cluster
@@ -58,14 +60,15 @@ class Links:
     capacity: F8
 
     def reversed(self) -> Links:
-        """Every route turned round."""
+        """Turns every route round."""
         turned = np.arange(self.n**2).reshape(self.n, self.n).T.ravel()
         return Links(self.n, self.use[turned], self.alpha[turned], self.rate[turned], self.capacity)
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The best of several seeds. time: µs in the loop's own model; seconds: of all seeds."""
+    """The best schedule of several seeds. time: µs in the loop's own model; seconds: of all
+    seeds."""
 
     program: Program
     time: float
@@ -73,7 +76,10 @@ class Made:
 
 
 def links(t: Topology, *, nics: bool = False) -> Links:
-    """The routes of a Topology between all ranks, unwound within nodes; nics: between them too."""
+    """Returns a Topology's routes between all ranks, unwound within nodes.
+
+    nics: unwinds the routes between nodes, too.
+    """
     n = len(t)
     src, dst = (x.ravel().astype(np.int32) for x in np.divmod(np.arange(n * n), n))
     apart = np.flatnonzero(src != dst)
@@ -95,7 +101,7 @@ def links(t: Topology, *, nics: bool = False) -> Links:
 
 
 def best(t: Topology, op: OpType, chunks: int, size: int = 1 << 30, seeds: int = SEEDS) -> Made:
-    """The fastest, in its own model, of `seeds` schedules of `chunks` chunks a rank.
+    """Returns the fastest, in its own model, of `seeds` schedules of `chunks` chunks a rank.
 
     Raises:
         UserError: E451 it does not serve `op`, or some rank cannot be reached.
@@ -123,7 +129,7 @@ def best(t: Topology, op: OpType, chunks: int, size: int = 1 << 30, seeds: int =
 
 
 def gathered(net: Links, owner: I4, nbytes: float, seed: int) -> tuple[float, Schedule]:
-    """An Allgather of chunks of `nbytes` from their owners: µs, and who sent what when.
+    """Schedules an Allgather of chunks of `nbytes` from their owners; returns its µs, too.
 
     Raises:
         UserError: E451 some rank cannot be reached.
@@ -166,8 +172,11 @@ def _matched(
     nbytes: float,
     seed: int,
 ) -> tuple[F8, I4, I8]:
-    """Transfers in order: their start, chunk, and row of `use`. rate, capacity: bytes/µs; order:
-    usable rows, cheapest first, equally dear ones from first[i] to first[i + 1]."""
+    """Matches free links with chunks; returns each transfer's start (µs), chunk, and row of `use`.
+
+    rate, capacity: bytes/µs; order: usable rows, cheapest first, equally dear ones from first[i] to
+    first[i + 1].
+    """
     np.random.seed(seed)
     chunks = len(owner)
     has = np.zeros((n, chunks), np.bool_)
@@ -222,7 +231,7 @@ def _free(use: I4, busy: F8, row: int, late: float) -> bool:
 
 @njit(inline="always", allocates=False, always=True)
 def _wanted(has: B1, promised: B1, src: int, dst: int) -> int:
-    """Any chunk that one has and the other neither has nor is sent; -1 for none."""
+    """Returns any chunk that one rank has and the other neither has nor is sent; -1 for none."""
     count = 0
     for k in range(has.shape[1]):
         count += has[src, k] and not promised[dst, k]
@@ -239,8 +248,8 @@ def _wanted(has: B1, promised: B1, src: int, dst: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """own, simulated: GB/s of algbw in its own model and in the simulator; share: the first over
-    the bound of the narrowest cut."""
+    """One cluster and number of chunks. own, simulated: GB/s of algbw in its own model and in the
+    simulator; bound: of the narrowest cut."""
 
     cluster: str
     ranks: int
@@ -252,10 +261,7 @@ class Row:
 
 
 def main() -> None:
-    """The command line."""
-    import rivals
-    from sizes import size_of
-
+    """Measures the clusters and prints them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("clusters", nargs="+", type=Path)
     parser.add_argument("--collective", default="allgather")
@@ -271,7 +277,7 @@ def main() -> None:
         for chunks in given.chunks:
             best(t, op, 1, seeds=1)  # loops are compiled
             made = best(t, op, chunks, given.bytes, given.seeds)
-            simulated = rivals.compiled(made.program, t, given.bytes)[1]
+            simulated = compile_candidate(made.program, t, given.bytes)[1]
             own, run, most = (
                 given.bytes / BYTES_PER_US / x for x in (made.time, simulated, bound.time)
             )

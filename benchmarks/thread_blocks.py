@@ -1,6 +1,6 @@
 """Thread blocks per rank (and channel) of the expert algorithms on Topo1-4 (ResCCL Table 3).
 
-    python benchmarks/thread_blocks.py
+    python -m benchmarks.thread_blocks
 
 State-based allocation beside stage-based and connection-based, unfused as ResCCL and MSCCL run
 them (staged send / recv), one-sided unfused, and as hccc compiles them by default. ResCCL needs
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.programs import hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
@@ -32,7 +32,7 @@ MODES = {
 
 
 def blocks(op: str, topology: str, allocator: str, mode: str) -> int:
-    """The most thread blocks of any rank, per channel."""
+    """Returns the most thread blocks of any rank, per channel."""
     text = hierarchical_mesh(op, *TOPOLOGIES[topology], channels=1)
     options = replace(MODES[mode], allocator=allocator)
     return int(compile_text(Source("benchmark.rccl", text), options).plan.n_tb.max())

@@ -1,6 +1,6 @@
 """The transport between hosts at the rate of its line: two network namespaces, shaped by tc.
 
-    python benchmarks/transport.py [--rates 1,10] [--sizes 64K,...,64M] [--iters 9] [--json]
+    python -m benchmarks.transport [--rates 1,10] [--sizes 64K,...,64M] [--iters 9] [--json]
 
 A rank hands over one transfer of that size, and its peer, when it sees the counter, raises one in
 return. The time until then is what is divided by; it holds the way back. Beside it a plain TCP
@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from namespaces import DEVICE, Host, hosts, missing
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.namespaces import DEVICE, Host, hosts, missing
 from hccc.runtime.abi import ProxyRingRecord, TransferRecord
 from hccc.runtime.transport.ucx_transport import UcxTransport, available
 
@@ -38,7 +38,7 @@ SPIN_S, READY_S = 0.0005, 30.0
 
 
 class Rank:
-    """One end: a window, a ring and a counter."""
+    """One end of the line: a window, a ring of transfers and a counter."""
 
     def __init__(self, rank: int) -> None:
         self.flags = np.zeros(128, np.uint8)
@@ -71,7 +71,7 @@ class Rank:
         entry.turn = self.turn
 
     def wait(self, value: int) -> None:
-        """Until the own counter is that: as kernels do, it gives way and later sleeps."""
+        """Waits until the own counter is `value`: as kernels do, it gives way and later sleeps."""
         counter = self.flags.view(np.uint32)
         begin = time.perf_counter()
         while int(counter[0]) != value:
@@ -82,7 +82,7 @@ class Rank:
 
 
 def serve_rank(rank: int) -> None:
-    """The process of a rank. Rank 0 is told sizes, and answers with seconds."""
+    """Runs the process of a rank. Rank 0 reads sizes, and answers with seconds."""
     end = Rank(rank)
     end.join()
     for value, line in enumerate(sys.stdin, 1):
@@ -97,7 +97,7 @@ def serve_rank(rank: int) -> None:
 
 
 def serve_socket(rank: int, address: str) -> None:
-    """As `serve_rank`, over a socket. Rank 1 listens."""
+    """Serves as `serve_rank`, over a socket. Rank 1 listens."""
     data = memoryview(bytearray(LARGEST))
     if rank == 1:
         listener = socket.create_server((address, PORT))
@@ -127,7 +127,15 @@ class Pair:
     def __init__(self, ends: list[Host], *words: str) -> None:
         self.processes = [
             subprocess.Popen(
-                [*host.before(), sys.executable, __file__, "--serve", str(rank), *words],
+                [
+                    *host.before(),
+                    sys.executable,
+                    "-m",
+                    "benchmarks.transport",
+                    "--serve",
+                    str(rank),
+                    *words,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -137,7 +145,7 @@ class Pair:
         ]
 
     def read(self, rank: int) -> str:
-        """The next line that is no message of UCX's own."""
+        """Returns the next line that is no message of UCX's own."""
         out = self.processes[rank].stdout
         assert out
         while True:
@@ -148,13 +156,13 @@ class Pair:
                 return line.strip()
 
     def write(self, rank: int, text: str) -> None:
-        """A line."""
+        """Writes a line to a rank."""
         into = self.processes[rank].stdin
         assert into
         print(text, file=into, flush=True)
 
     def seconds(self, size: int) -> float:
-        """Of one transfer."""
+        """Returns the seconds of one transfer of `size` bytes."""
         for rank in (1, 0):
             self.write(rank, str(size))
         took = float(self.read(0))
@@ -162,13 +170,13 @@ class Pair:
         return took
 
     def end(self) -> None:
-        """Closes both."""
+        """Ends both processes."""
         for process in self.processes:
             process.communicate(timeout=30)
 
 
 def transports(ends: list[Host]) -> Pair:
-    """Ranks that are connected."""
+    """Starts two ranks and connects them."""
     pair = Pair(ends)
     blobs = [pair.read(rank) for rank in range(2)]
     for rank in range(2):
@@ -177,7 +185,7 @@ def transports(ends: list[Host]) -> Pair:
 
 
 def sockets(ends: list[Host]) -> Pair:
-    """Sockets that are connected."""
+    """Starts two sockets and connects them."""
     pair = Pair(ends, "--socket", ends[1].address)
     for rank in (1, 0):
         pair.read(rank)
@@ -187,7 +195,8 @@ def sockets(ends: list[Host]) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rate and size. share: of the line, by the transport and by the socket."""
+    """One rate and size. share, socket_share: of the line's rate, by the transport and by the
+    socket."""
 
     gbit: float
     size: int
@@ -198,7 +207,7 @@ class Row:
 
 
 def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[Row]:
-    """All sizes at one rate."""
+    """Measures all sizes at one rate."""
     rows = []
     with hosts(2, f"{gbit:g}gbit") as ends:
         ways: list[Pair] = [make(ends) for make in (transports, sockets)]
@@ -218,7 +227,7 @@ def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[Row]:
 
 
 def table(rows: list[Row]) -> Table:
-    """For people."""
+    """Makes the table: a line for each row."""
     made = Table("Gbit/s", "KiB", "µs", "share of the line", "socket, µs", "share")
     for row in rows:
         made.add_row(

@@ -1,6 +1,6 @@
 """Transports beside one another: hierarchical mesh on Topo1-4, simulated, in GB/s of busbw.
 
-    python benchmarks/transports.py [--sizes 1,16,64,256,1024] [--clusters 1,2,3,4]
+    python -m benchmarks.transports [--sizes 1,16,64,256,1024] [--clusters 1,2,3,4]
 
 *mixed* is hccc's default on these clusters: memory within a server, proxies between two; *slots*
 and *put* force how those are reached. *staged* has queues everywhere, unfused as ResCCL and MSCCL
@@ -15,8 +15,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from programs import EXAMPLES, hierarchical_mesh
-
+from benchmarks.programs import EXAMPLES, hierarchical_mesh
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver.compilation import compile_text
 from hccc.driver.compiled import CompiledProgram
@@ -43,13 +42,13 @@ Adapt = Callable[[Request], Request]
 
 
 def compiled(op: str, t: Topology, options: Options) -> CompiledProgram:
-    """Hierarchical mesh for a cluster."""
+    """Compiles hierarchical mesh for a cluster."""
     text = hierarchical_mesh(op, t.n_nodes, len(t) // t.n_nodes)
     return compile_text(Source(f"hm_{op}.rccl", text), options, t)
 
 
 def plans(op: str, t: Topology) -> Iterator[tuple[str, Plan, Adapt]]:
-    """Every way, with how it changes a call."""
+    """Yields every transport's name and plan, and how it changes a call."""
     default = compiled(op, t, MODES["mixed"])
     yield "mixed", default.plan, lambda request: request
     for name, options in list(MODES.items())[1:]:
@@ -60,7 +59,7 @@ def plans(op: str, t: Topology) -> Iterator[tuple[str, Plan, Adapt]]:
 
 
 def busbw(plan: Plan, t: Topology, adapt: Adapt, sizes: Sequence[int]) -> list[float]:
-    """GB/s of a call of each size, out of place."""
+    """Returns the GB/s of a call of each size, out of place."""
     machine = prepare(plan, t)
     found = []
     for size in sizes:
@@ -73,7 +72,7 @@ def busbw(plan: Plan, t: Topology, adapt: Adapt, sizes: Sequence[int]) -> list[f
 
 
 def rows(op: str, t: Topology, sizes: Sequence[int]) -> Iterator[str]:
-    """A Markdown table: a row for each size, a column for each way."""
+    """Yields the lines of a Markdown table: a row for each size, a column for each transport."""
     columns = {name: busbw(plan, t, adapt, sizes) for name, plan, adapt in plans(op, t)}
     yield f"| MiB | {' | '.join(columns)} |"
     yield f"|----:|{'|'.join('---:' for _ in columns)}|"
@@ -87,7 +86,7 @@ def rows(op: str, t: Topology, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints a table for each cluster and collective."""
+    """Simulates and prints a table for each cluster and collective."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sizes", default="1,16,64,256,1024", help="MiB")
     parser.add_argument("--clusters", default="1,2,3,4")

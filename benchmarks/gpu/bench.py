@@ -13,19 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cases
-import communicators
-import estimate
 import numpy as np
-import two_ranks
-from cases import Case, Settings
-from data import UNWRITTEN, memory, same
-from measured_machine import Gpu, Host, Kernel, Kind, Machine, build_all
-from paths import ROOT
-from results import Cell, Check, Copy, Results
-from sweep import Sweep
-from timing import GRACE, Budget, race, summary, watchdog
 
+from benchmarks.gpu import cases, communicators, estimate, two_ranks
+from benchmarks.gpu.cases import Case, Settings
+from benchmarks.gpu.data import UNWRITTEN, memory, same
+from benchmarks.gpu.measured_machine import Gpu, Host, Kernel, Kind, Machine, build_all
+from benchmarks.gpu.paths import ROOT
+from benchmarks.gpu.results import Cell, Check, Copy, Results
+from benchmarks.gpu.sweep import Sweep
+from benchmarks.gpu.timing import GRACE, Budget, race, summary, watchdog
 from hccc.base.diagnostics import UserError
 from hccc.ir.plan import Plan
 from hccc.runtime.fault import LaunchError
@@ -43,7 +40,7 @@ FAULTS = 2  # after so many lost launches the device is not worth more time
 
 
 class Bench:
-    """One run: the machine, what to do, and what came out."""
+    """One run: the machine, what to measure, and the results."""
 
     def __init__(
         self, machine: Machine, settings: Settings, place: Path, out: Path, words: Sequence[str]
@@ -51,13 +48,13 @@ class Bench:
         self.machine, self.settings, self.place, self.out = machine, settings, place, out
         self.results = Results(
             date=datetime.now().astimezone().isoformat(timespec="seconds"),
-            command=shlex.join(["python", "benchmarks/gpu/run.py", *words]),
+            command=shlex.join(["python", "-m", "benchmarks.gpu.run", *words]),
             facts=machine.facts(),
         )
         self.faults = 0
 
     def save(self) -> None:
-        """Keeps what there is."""
+        """Writes the results so far."""
         for path in self.results.save(self.out):
             print(f"wrote {path}")
 
@@ -69,7 +66,7 @@ class Bench:
         self.results.notes.append(text)
 
     def going_on(self, budget: Budget, what: str) -> bool:
-        """Whether there is time, and a device, for more."""
+        """Returns whether there is time, and a device, for more."""
         if self.faults >= FAULTS:
             return False
         if not budget.allows():
@@ -80,7 +77,7 @@ class Bench:
     # Copies
 
     def copies(self) -> None:
-        """Plain copies of a buffer of every size."""
+        """Times plain copies of a buffer of every size."""
         for size in self.settings.sizes:
             self.machine.copies(size, 2)
             time = summary(self.machine.copies(size, max(20, self.settings.launches)))
@@ -91,7 +88,7 @@ class Bench:
     # Examples
 
     def check_examples(self, budget: Budget, only: str) -> None:
-        """Every example's result on the device, against the CPU's bits."""
+        """Compares every example's result on the device with the CPU's bits."""
         reference: Machine = Host()
         made: list[tuple[str, Plan, Kernel, Kernel]] = []
         for name, plan in cases.examples(self.machine.capacity, only):
@@ -132,7 +129,7 @@ class Bench:
     # Communicators
 
     def communicators(self, budget: Budget) -> None:
-        """Two ranks on the device, as processes and as threads."""
+        """Runs two ranks on the device, as processes and as threads."""
         what = "ranks of a communicator"
         if Kind.LAUNCHER not in self.machine.kinds or isinstance(self.machine, Host):
             self.results.notes.append(f"{what}: no nvcc, so nothing was built for them")
@@ -159,13 +156,13 @@ class Bench:
     # Times
 
     def sweep(self, budget: Budget, only: str) -> None:
-        """All sizes, transports, dtypes and ways to launch."""
+        """Measures all sizes, transports, dtypes and ways to launch."""
         what = Sweep(self.machine, self.settings, self.results, self.guard, self.going_on)
         what.run(budget, self.place, only)
         self.results.save(self.out)
 
     def time_all(self, budget: Budget, only: str) -> None:
-        """Every plan, smallest size first."""
+        """Times every plan, smallest size first."""
         plans, large = cases.timed(self.machine.capacity, self.settings.channels, only)
         self.results.notes += [f"{name}: its thread blocks do not fit" for name in large]
         made = [(case, self._kernels(case)) for case in plans]
@@ -182,7 +179,7 @@ class Bench:
                     self.results.notes.append(f"{case.name}, fuse {case.fuse}, {kind}: {takes}")
 
     def _timed(self, case: Case) -> bool:
-        """Whether any launch of the case's kernels came back."""
+        """Returns whether any launch of the case's kernels came back."""
         return any((c.name, c.fuse) == (case.name, case.fuse) for c in self.results.cells)
 
     def _kernels(self, case: Case) -> tuple[Kernel, Kernel]:
@@ -193,7 +190,7 @@ class Bench:
         )
 
     def _case(self, budget: Budget, case: Case, pair: tuple[Kernel, Kernel], size: int) -> None:
-        """One plan at one size: all micro-batches and windows."""
+        """Times one plan at one size: all micro-batches and windows."""
         count = perf.count_of(case.plan.collective, size, np.dtype(DTYPE).itemsize)
         buffers = memory(self.machine, case.plan, count, DTYPE, 2)
         sizes = cases.micro_batches(case.plan, count, 4, self.settings.micro_batches)
@@ -218,7 +215,7 @@ class Bench:
         size: int,
         request: LaunchRequest,
     ) -> None:
-        """Both kernels in one cell of the table."""
+        """Times both kernels in one cell of the table."""
         inputs, *outputs = buffers
         for buffer in [*outputs[0], *outputs[1]]:
             buffer.fill(UNWRITTEN)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.programs import EXAMPLES, hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
@@ -19,8 +19,6 @@ from hccc.ir.primitives import Guard
 from hccc.ir.transport import Transport
 from hccc.lang.transfer import load as transfer
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples"
 FUSED = ("none", "auto")
 # How data crosses between ranks; mixed, through slots or put by a proxy, between nodes. All ranks
 # share one memory here, so that kernels of mixed plans store straight to where a proxy would put.
@@ -37,10 +35,13 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much is measured. Sizes in bytes of a rank's larger buffer, smallest first; `launches`
-    of each kernel in each cell, `burst` of them queued at a time; at most `channels` a plan.
-    swept: sizes at which all transports, dtypes and ways to launch are compared; shared_small and
-    shared: those of two ranks of a communicator, as processes and as threads."""
+    """How much is measured.
+
+    Sizes are bytes of a rank's larger buffer, smallest first; `launches` of each kernel in each
+    cell, `burst` of them queued at a time; at most `channels` a plan. swept: sizes at which all
+    transports, dtypes and ways to launch are compared; shared_small and shared: those of two ranks
+    of a communicator, as processes and as threads.
+    """
 
     sizes: tuple[int, ...]
     micro_batches: tuple[int, ...]
@@ -73,32 +74,31 @@ class Case:
 
     @property
     def slug(self) -> str:
-        """A folder's name."""
+        """Returns the case's name as a folder's."""
         words = f"{self.name}-{self.fuse}-{self.transport}"
         return words.replace(" ", "_").replace("/", "_")
 
 
 def programs() -> dict[str, str]:
-    """The programs that are timed, all on 8 ranks: name → text."""
-    mesh = runpy.run_path(str(ROOT / "benchmarks" / "programs.py"))["hierarchical_mesh"]
+    """Returns the programs that are timed, all on 8 ranks: name → text."""
     return {
         "ring_allreduce": (EXAMPLES / "ring_allreduce.rccl").read_text(encoding="utf-8"),
         "ring_allgather": (EXAMPLES / "ring_allgather.rccl").read_text(encoding="utf-8"),
-        "hm_allreduce 1x8": mesh("allreduce", 1, 8),
-        "hm_allreduce 2x4": mesh("allreduce", 2, 4),
+        "hm_allreduce 1x8": hierarchical_mesh("allreduce", 1, 8),
+        "hm_allreduce 2x4": hierarchical_mesh("allreduce", 2, 4),
     }
 
 
 def names() -> list[str]:
-    """Everything that `only` may be part of."""
+    """Returns all names that `only` may be part of."""
     return [*programs(), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
 
 
 def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], list[str]]:
-    """The plans to time whose name contains `only`, with as many channels as fill the device; and
-    the names of those that do not fit.
+    """Returns the plans to time whose name contains `only`, and the names of those that do not fit.
 
-    `capacity`: thread blocks that the device holds at once.
+    The plans have as many channels as fill the device. capacity: thread blocks that it holds at
+    once.
     """
     found, large = [], []
     for name, text in programs().items():
@@ -120,7 +120,8 @@ def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], lis
 
 
 def swept(capacity: int, most_channels: int, only: str) -> list[Case]:
-    """The plans that are compared at all sizes: some programs, each transport they can have."""
+    """Returns the plans that are compared at all sizes: some programs, each transport they can
+    have."""
     found = []
     for name, text in programs().items():
         for transport, options in TRANSPORTS.items():
@@ -133,12 +134,12 @@ def swept(capacity: int, most_channels: int, only: str) -> list[Case]:
 
 
 def _is(plan: Plan, transport: str) -> bool:
-    """Whether that is how the plan's data crosses: within one node nothing is mixed."""
+    """Returns whether that is how the plan's data crosses: within one node nothing is mixed."""
     return plan.transport.name.lower() == transport.partition(" ")[0]
 
 
 def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
-    """Every example with each transport; None where the device cannot hold its blocks."""
+    """Yields every example with each transport; None where the device cannot hold its blocks."""
     for path in sorted(EXAMPLES.glob("*.rccl")):
         if only in path.stem:
             for transport, options in TRANSPORTS.items():
@@ -148,7 +149,8 @@ def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
 
 
 def _example(path: Path, options: Options, capacity: int) -> Plan | None:
-    """With fewer channels than its program asks for, then with fewer thread blocks, to fit."""
+    """Compiles an example with fewer channels than it asks for, then with fewer thread blocks, to
+    fit."""
     source = transfer.read(path)
     plan = compile_text(source, options).plan
     if grid_blocks(plan) <= capacity:
@@ -161,7 +163,7 @@ def _example(path: Path, options: Options, capacity: int) -> Plan | None:
 
 
 def _compiler(name: str, text: str, options: Options) -> Callable[[int], Plan]:
-    """Channels → plan."""
+    """Returns the function from channels to a plan."""
     source = Source(f"{name}.rccl", text)
     return lambda channels: compile_text(source, replace(options, channels=channels)).plan
 
@@ -172,24 +174,26 @@ def _fitted(compiled: Callable[[int], Plan], capacity: int, most_channels: int) 
 
 
 def _blocks(plan: Plan) -> int:
-    """Thread blocks of one channel, as a grid has them: the same number for every rank."""
+    """Returns the thread blocks of one channel, as a grid has them: the same number for every
+    rank."""
     return int(plan.n_tb.max()) * plan.n_ranks
 
 
 def grid_blocks(plan: Plan) -> int:
-    """Thread blocks of a launch."""
+    """Returns the thread blocks of a launch."""
     return _blocks(plan) * plan.channels
 
 
 def issued_bytes(plan: Plan, count: int, itemsize: int) -> float:
-    """Bytes that an out-of-place launch reads and writes: every operand of every primitive."""
+    """Returns the bytes that an out-of-place launch reads and writes: every operand of every
+    primitive."""
     moves = plan.guard != Guard.IN_PLACE
     operands = (plan.src.counts() + plan.dst.counts())[moves].sum()
     return float(operands) * count * itemsize / plan.collective.chunks_per_block
 
 
 def floor_bytes(plan: Plan, count: int, itemsize: int) -> float:
-    """The least any kernel reads and writes: every input once, every output once."""
+    """Returns the least bytes any kernel reads and writes: every input once, every output once."""
     c = plan.collective
     ranks = np.arange(plan.n_ranks)
     if c.op not in (OpType.ALLREDUCE, OpType.ALLGATHER):
@@ -199,7 +203,8 @@ def floor_bytes(plan: Plan, count: int, itemsize: int) -> float:
 
 
 def micro_batches(plan: Plan, count: int, itemsize: int, wanted: tuple[int, ...]) -> list[int]:
-    """The micro-batches of `wanted` that differ once a channel's part limits them; bytes."""
+    """Returns the micro-batches of `wanted` that differ once a channel's part limits them;
+    bytes."""
     pieces = plan.collective.chunks_per_block * plan.channels
     part = -(-count * itemsize // pieces // 16) * 16
     return [m for k, m in enumerate(wanted) if k == 0 or wanted[k - 1] < part]

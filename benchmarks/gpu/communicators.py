@@ -1,8 +1,8 @@
-"""Two ranks of a communicator on one GPU: as processes, which share its memory by every kind of
-handle that it has, and as threads, which run at the same time.
+"""Two ranks of a communicator on one GPU, as processes and as threads.
 
-Processes of one GPU take turns of milliseconds, so a kernel that waits for the other's costs such
-a turn: they are for the results, and threads for the times.
+Processes share its memory by every kind of handle that it has; threads run at the same time.
+Processes of one GPU take turns of milliseconds, so a kernel that waits for the other's costs such a
+turn: they are for the results, and threads for the times.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paths import find_packages
+import numpy as np
 
-find_packages()
-
-import numpy as np  # noqa: E402
-
-from hccc.runtime.communicator import Communicator  # noqa: E402
-from hccc.runtime.communicator.communicator import Result  # noqa: E402
-from hccc.runtime.communicator.errors import check  # noqa: E402
-from hccc.runtime.communicator.runtime_library import library as runtime  # noqa: E402
-from hccc.runtime.device.device_layer import library as device  # noqa: E402
-from hccc.runtime.device.device_layer import use  # noqa: E402
+from hccc.runtime.communicator import Communicator
+from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.errors import check
+from hccc.runtime.communicator.runtime_library import library as runtime
+from hccc.runtime.device.device_layer import library as device
+from hccc.runtime.device.device_layer import use
 
 RANKS, DTYPE, OP = 2, 2, 0  # int32, sums: of any order the same
 KINDS = {1: "legacy", 2: "descriptor", 4: "fabric"}
@@ -42,7 +38,8 @@ KILLED_AFTER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Two ranks, how they were hosted, bytes of a rank's block, and µs of a call; 0: not timed."""
+    """Two ranks: how they were hosted, bytes of a rank's block, and µs of a call, 0 where it was
+    not timed."""
 
     ranks: str
     size: int
@@ -52,7 +49,7 @@ class Shared:
 
 
 def kinds_of(number: int = 0) -> list[str]:
-    """The kinds of handles of a device's memory."""
+    """Returns the kinds of handles of a device's memory."""
     found = ctypes.c_uint()
     device().call("ExtGetHandleKinds", ctypes.byref(found), number)
     return [name for bit, name in KINDS.items() if found.value & bit]
@@ -74,11 +71,11 @@ class Buffers:
         _copy(self.send, own.ctypes.data, self.size, 1)
 
     def pattern(self, rank: int) -> np.ndarray[Any, Any]:
-        """What a rank sends."""
+        """Returns what a rank sends."""
         return (np.arange(self.count, dtype=np.int32) * 31 + rank * 7919) % 100_003
 
     def right(self) -> bool:
-        """Whether all of the result is the sum."""
+        """Returns whether all of the result is the sum."""
         found = np.empty(self.count, np.int32)
         _copy(found.ctypes.data, self.receive, self.size, 2)
         return np.array_equal(found, sum(self.pattern(r) for r in range(RANKS)))
@@ -98,7 +95,10 @@ def _stream() -> int:
 def measured(
     c: Communicator, name: str, size: int, launches: int, stream: int
 ) -> tuple[float, bool]:
-    """(µs of a call, whether the results were right) of one rank; the other measures too."""
+    """Measures the calls of one rank, while the other does so, too.
+
+    Returns the µs of a call, and whether the results were right.
+    """
     buffers = Buffers(c.rank, max(1, size // 4))
     words = (buffers.send, buffers.receive, buffers.count, DTYPE, OP, c.handle, stream)
     check(runtime().call("AllReduce", *words))
@@ -115,7 +115,7 @@ def measured(
 
 
 def _joined(name: str, sizes: Sequence[int], ranks: Sequence[Any]) -> list[Shared]:
-    """Of the times that the ranks have for the sizes, or for the first of them, the longest."""
+    """Returns the longest of the ranks' times for each size, or for the first of them."""
     return [
         Shared(name, size, max(t for t, _ in times), all(right for _, right in times))
         for size, times in zip(sizes, zip(*ranks, strict=False), strict=False)
@@ -123,7 +123,7 @@ def _joined(name: str, sizes: Sequence[int], ranks: Sequence[Any]) -> list[Share
 
 
 def as_threads(platform: str, file: Path, sizes: Sequence[int], launches: int) -> list[Shared]:
-    """Both ranks in this process, each with a thread and a stream."""
+    """Runs both ranks in this process, each with a thread and a stream."""
     use(platform)
     found: list[list[tuple[float, bool]]] = [[] for _ in range(RANKS)]
     ranks = Communicator.init_all(RANKS, [0] * RANKS)
@@ -152,9 +152,10 @@ def as_threads(platform: str, file: Path, sizes: Sequence[int], launches: int) -
 def as_processes(
     platform: str, file: Path, kind: str, sizes: Sequence[int], launches: int, *, dies: bool = False
 ) -> list[Shared]:
-    """Each rank a process. dies: the second is killed while the first waits for it."""
+    """Runs each rank as a process. dies: the second is killed while the first waits for it."""
     job = {
         **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),  # carried packages, too
         "HCCC_NRANKS": str(RANKS),
         "HCCC_JOB": uuid.uuid4().hex,
         "HCCC_PLATFORM": platform,
@@ -170,7 +171,7 @@ def as_processes(
             "dies": dies,
         }
     )
-    command = [sys.executable, str(Path(__file__).resolve()), what]
+    command = [sys.executable, "-m", "benchmarks.gpu.communicators", what]
     started = [
         subprocess.Popen(
             command, env={**job, "HCCC_RANK": str(r)}, stdout=subprocess.PIPE, text=True
@@ -197,7 +198,7 @@ def as_processes(
 
 
 def waited_in_vain(c: Communicator, stream: int) -> dict[str, Any]:
-    """What a rank learns whose peer is killed: seconds, result and text."""
+    """Returns what a rank learns whose peer is killed: result and text."""
     if c.rank:
         time.sleep(KILLED_AFTER_S)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -216,7 +217,7 @@ def waited_in_vain(c: Communicator, stream: int) -> dict[str, Any]:
 
 
 def _rank(what: dict[str, Any]) -> Any:
-    """The body of a process."""
+    """Runs one rank, the body of a process; returns what it measured."""
     use(what["platform"])
     c = Communicator.from_environment()
     c.load(Path(what["file"]))
@@ -231,8 +232,11 @@ def _rank(what: dict[str, Any]) -> Any:
 def all_of(
     platform: str, file: Path, small: Sequence[int], sizes: Sequence[int], launches: int
 ) -> list[Shared]:
-    """Processes by every kind of handle with the small sizes, one that is killed, then threads with
-    all sizes."""
+    """Runs processes by every kind of handle with the small sizes, one that is killed, then
+    threads.
+
+    Threads run all sizes.
+    """
     use(platform)
     rows: list[Shared] = []
     for kind in kinds_of():

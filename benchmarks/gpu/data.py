@@ -6,21 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from cases import DTYPES
-from measured_machine import Machine
 
+from benchmarks.gpu.cases import DTYPES
+from benchmarks.gpu.measured_machine import Machine
 from hccc.ir.plan import Plan
 
 UNWRITTEN = -1.0  # no sum of the inputs is negative
 
 
 def of_dtype(dtype: str, values: Any) -> Any:
-    """float32 values as an array of `dtype`, which for bfloat16 is one of its bits, cut off."""
+    """Returns float32 values as an array of `dtype`.
+
+    bfloat16 is an array of its bits, cut off.
+    """
     return values if dtype == "float32" else (values.view(np.uint32) >> 16).astype(np.uint16)
 
 
 def memory(machine: Machine, plan: Plan, count: int, dtype: str, sets: int) -> list[list[Any]]:
-    """Inputs of all ranks, whose sums are rounded, and so many sets of outputs, unwritten."""
+    """Allocates inputs of all ranks, whose sums are rounded, and `sets` sets of outputs,
+    unwritten."""
     xp, c = machine.numpy, plan.collective
     inputs: list[Any] = []
     outputs: list[list[Any]] = [[] for _ in range(sets)]
@@ -37,7 +41,7 @@ def memory(machine: Machine, plan: Plan, count: int, dtype: str, sets: int) -> l
 
 
 def same(machine: Machine, dtype: str, one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether two sets of outputs are equal in every bit, and were written at all."""
+    """Returns whether two sets of outputs are equal in every bit, and were written at all."""
     bits = np.dtype(f"u{DTYPES[dtype]}")
     unwritten = np.array([UNWRITTEN], np.float32).view(np.uint32)[0] >> (32 - 8 * bits.itemsize)
     pairs = [(a.view(bits), b.view(bits)) for a, b in zip(one, other, strict=True)]

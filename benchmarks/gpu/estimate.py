@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
-import cases
-from cases import Case, Settings
-
+from benchmarks.gpu import cases
+from benchmarks.gpu.cases import Case, Settings
 from hccc.runtime.measure import perf
 
 UNITS, CORES, KINDS = 132, 16, 4
@@ -27,20 +26,20 @@ START_S = 70.0  # Python, CuPy's context, loops that numba compiles for the firs
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Seconds of one part of a run."""
+    """One part of a run, and its seconds."""
 
     what: str
     seconds: float
 
 
 def _launches(settings: Settings, arms: int) -> tuple[int, int]:
-    """How many launches and bursts a race is, with its warm-up."""
+    """Returns how many launches and bursts a race is, with its warm-up."""
     bursts = -(-settings.launches // settings.burst)
     return arms * (2 + bursts * settings.burst), arms * (1 + bursts)
 
 
 def _race(case: Case, settings: Settings, size: int, itemsize: int, arms: int) -> float:
-    """Seconds of one race of `arms` kernels."""
+    """Returns the seconds of one race of `arms` kernels."""
     launches, bursts = _launches(settings, arms)
     count = perf.count_of(case.plan.collective, size, itemsize)
     kernel = cases.issued_bytes(case.plan, count, itemsize) / BANDWIDTH
@@ -49,7 +48,7 @@ def _race(case: Case, settings: Settings, size: int, itemsize: int, arms: int) -
 
 
 def pieces(settings: Settings, only: str = "") -> list[Piece]:
-    """All parts of a run."""
+    """Returns all parts of a run."""
     begin = perf_counter()
     found = [plan for _, plan in cases.examples(2 * UNITS, only) if plan is not None]
     timed, _ = cases.timed(2 * UNITS, settings.channels, only)
@@ -85,7 +84,7 @@ def pieces(settings: Settings, only: str = "") -> list[Piece]:
 
 
 def say(settings: Settings, only: str, budget: float) -> int:
-    """Prints the parts; 1 where they do not fit into `budget` seconds."""
+    """Prints the parts; returns 1 where they do not fit into `budget` seconds."""
     found = pieces(settings, only)
     total = sum(piece.seconds for piece in found)
     for piece in [*found, Piece(f"in all, of {budget:.0f}", total)]:

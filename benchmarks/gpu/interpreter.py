@@ -42,12 +42,13 @@ class OpTable:
 
     @property
     def longest(self) -> int:
-        """Words of the longest program."""
+        """Returns the words of the longest program."""
         return int(np.diff(self.start).max(initial=0))
 
 
 def op_table(plan: Plan) -> OpTable:
-    """The table of a plan, in the order in which generated code lists operands and flags."""
+    """Returns the table of a plan, in the order in which generated code lists operands and
+    flags."""
     plan = canonical(plan)
     kinds: dict[Kind, int] = {}
     words: Words = []
@@ -101,9 +102,10 @@ def _span(ptr: I8, row: int) -> range:
 
 
 def source(plan: Plan, target: Target) -> str:
-    """The interpreter's translation unit for one target.
+    """Writes the interpreter's translation unit for one target.
 
-    Raises ValueError when a thread block's program does not fit into shared memory.
+    Raises:
+        ValueError: a thread block's program does not fit into shared memory.
     """
     table = op_table(plan)
     if table.longest > SHARED_WORDS:
@@ -131,7 +133,8 @@ def source(plan: Plan, target: Target) -> str:
 
 
 def _used(table: TableView, neighbours: object) -> bool:
-    """Whether the list of neighbours reads a table: the straight-line functions are gone."""
+    """Returns whether the list of neighbours reads a table: the straight-line functions are
+    gone."""
     return f"{table.declaration.split()[-1].partition('[')[0]}[" in repr(neighbours)
 
 
@@ -159,7 +162,7 @@ def _function(name: str, kinds: Sequence[Kind]) -> FunctionView:
 
 
 def files(plan: Plan, targets: Sequence[Target] = TARGETS) -> dict[str, str]:
-    """File name → text of a directory that builds as a generated one does."""
+    """Returns the files of a directory that builds as a generated one does: name → text."""
     made = {f"{plan.name}{target.suffix}": source(plan, target) for target in targets}
     made |= {f"hccc/{name}": body for name, body in headers()}
     return made | {HEADER.name: HEADER.read_text(encoding="utf-8")}

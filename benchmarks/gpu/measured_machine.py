@@ -17,9 +17,9 @@ from os import cpu_count
 from pathlib import Path
 from typing import Any, Protocol
 
-import interpreter
 import numpy as np
 
+from benchmarks.gpu import interpreter
 from hccc.base.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP, Target
@@ -58,16 +58,17 @@ class Kernel(Protocol):
         """Compiles what `request` needs; may run in any thread."""
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
-        """Seconds of each of `n` launches one behind the other."""
+        """Launches `n` times, one behind the other; returns the seconds of each."""
         ...
 
     def resources(self, request: LaunchRequest) -> str:
-        """What a thread block takes, after the first launch; "" where that is not known."""
+        """Says what a thread block takes, after the first launch; "" where that is not known."""
         ...
 
 
 class Machine(Protocol):
-    """Where kernels run. `capacity`: thread blocks held at once; `numpy`: NumPy or CuPy."""
+    """A device where kernels run. `capacity`: thread blocks held at once; `numpy`: NumPy or
+    CuPy."""
 
     title: str
     capacity: int
@@ -75,7 +76,7 @@ class Machine(Protocol):
     kinds: tuple[Kind, ...]
 
     def facts(self) -> dict[str, str]:
-        """What a reader must know of it."""
+        """Returns what a reader must know of it."""
         ...
 
     def kernel(self, plan: Plan, folder: Path, kind: Kind) -> Kernel:
@@ -83,31 +84,31 @@ class Machine(Protocol):
         ...
 
     def bind(self, kernel: Kernel, dtype: str, op: str) -> Bind:
-        """For `perf.measure`."""
+        """Returns what makes sessions, for `perf.measure`."""
         ...
 
     def copies(self, size: int, n: int) -> list[float]:
-        """Seconds of each of `n` plain copies of `size` bytes in device memory."""
+        """Copies `size` bytes in device memory `n` times; returns the seconds of each."""
         ...
 
     def library(self) -> Nccl | None:
-        """The vendor's library, where it is found."""
+        """Returns the vendor's library, where it is found."""
         ...
 
 
 class HostKernel(CpuLauncher):
-    """A kernel of CPU threads."""
+    """A kernel that CPU threads run."""
 
     def build(self, requests: LaunchRequest | Sequence[LaunchRequest]) -> None:
-        """Compiles."""
+        """Compiles the kernel for the requests."""
         super().build([requests] if isinstance(requests, LaunchRequest) else requests)
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
-        """Launches."""
+        """Launches `n` times; returns the seconds of each."""
         return [self.launch(inputs, outputs, request) for _ in range(n)]
 
     def resources(self, request: LaunchRequest) -> str:
-        """Nothing to say."""
+        """Returns "": there is nothing to say."""
         return ""
 
 
@@ -141,7 +142,7 @@ class GpuKernel(CudaLauncher):
             raise
 
     def _launcher(self, table: Any, local: Any, request: LaunchRequest) -> Callable[[], None]:
-        """Queues one launch."""
+        """Returns the function that queues one launch."""
         unit = self.unit_of(request)
         kernel = self._kernel(unit, request.variant(self.collective)).kernel
         params = self._params(unit, table, local, request)
@@ -149,7 +150,7 @@ class GpuKernel(CudaLauncher):
         return lambda: kernel(grid, (unit.threads,), (params,), enable_cooperative_groups=True)
 
     def resources(self, request: LaunchRequest) -> str:
-        """Registers and memory of a thread block."""
+        """Says what registers and memory a thread block takes."""
         k = self._kernel(self.unit_of(request), request.variant(self.collective))
         return (
             f"{k.num_regs} registers and {k.local_size_bytes} bytes of local memory a thread, "
@@ -158,13 +159,13 @@ class GpuKernel(CudaLauncher):
 
 
 class SystemKernel(GpuKernel):
-    """The same with fences that reach other devices and the host."""
+    """A GPU kernel with fences that reach other devices and the host."""
 
     system_scope = 1
 
 
 class LaunchedKernel(SystemKernel):
-    """The same through the generated library's own launcher, as a C program calls it."""
+    """A GPU kernel through the generated library's own launcher, as a C program calls it."""
 
     def __init__(self, plan: Plan, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -173,7 +174,7 @@ class LaunchedKernel(SystemKernel):
         self.host_us = 0.0  # of the last call
 
     def build(self, request: LaunchRequest) -> None:
-        """A shared library."""
+        """Builds a shared library."""
         variant = request.variant(self.collective)
         path = build_binary(self.source, library_command(self, variant), self._searched)
         entry = ctypes.CDLL(str(path))[f"{self._name}_cuda_{variant.dtype}_{variant.op}"]
@@ -181,7 +182,7 @@ class LaunchedKernel(SystemKernel):
         self._entries[variant] = entry
 
     def _launcher(self, table: Any, local: Any, request: LaunchRequest) -> Callable[[], None]:
-        """Calls the library."""
+        """Returns the function that calls the library."""
         n, entry = self.shape.ranks, self._entries[request.variant(self.collective)]
         comm = CommRecord.of(n, table.data.ptr, self._fault.data.ptr)
         call = CallRecord.of(
@@ -205,12 +206,12 @@ class LaunchedKernel(SystemKernel):
         return launch
 
     def resources(self, request: LaunchRequest) -> str:
-        """Those of the kernel that is built apart."""
+        """Returns "": the kernel is built apart."""
         return ""
 
 
 def library_command(kernel: LaunchedKernel, variant: Variant) -> list[str]:
-    """nvcc's command for a library with the host part, without `-o`."""
+    """Returns nvcc's command for a library with the host part, without `-o`."""
     flags = ["-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch={kernel.device.arch}"]
     options = kernel.options(variant)
     return [shutil.which("nvcc") or "nvcc", *flags, *options, str(kernel.source)]
@@ -241,7 +242,7 @@ def build_all(kernels: Iterable[tuple[Kernel, LaunchRequest]]) -> None:
 
 
 def _write(plan: Plan, target: Target, folder: Path, kind: Kind) -> Path:
-    """The translation unit of a kernel, in a folder of its own."""
+    """Writes the translation unit of a kernel, in a folder of its own."""
     if kind is Kind.INTERPRETED:
         files = interpreter.files(plan, [target])
     else:
@@ -251,7 +252,8 @@ def _write(plan: Plan, target: Target, folder: Path, kind: Kind) -> Path:
 
 
 class Host:
-    """The host's threads. Its times are not a GPU's: it serves to try everything else."""
+    """The host's threads as a device. Its times are not a GPU's: it serves to try everything
+    else."""
 
     def __init__(self) -> None:
         self.title = "CPU"
@@ -260,17 +262,17 @@ class Host:
         self.kinds: tuple[Kind, ...] = (Kind.GENERATED, Kind.INTERPRETED)
 
     def facts(self) -> dict[str, str]:
-        """Cores and name."""
+        """Returns the host's cores and name."""
         name = platform.processor() or platform.machine()
         return {"device": f"CPU, {name}, {cpu_count()} cores", "python": platform.python_version()}
 
     def kernel(self, plan: Plan, folder: Path, kind: Kind) -> HostKernel:
-        """A kernel of CPU threads."""
+        """Writes a kernel of CPU threads."""
         source = _write(plan, CPU, folder, kind)
         return HostKernel(source, plan.name, shape_of(plan), plan.collective)
 
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
-        """Sessions over the host's memory."""
+        """Returns what makes sessions over the host's memory."""
 
         def bound(memory: Sequence[RankMemory], count: int, in_place: bool) -> HostSession:
             return HostSession(kernel, LaunchRequest(count, dtype, op, in_place, 16384), memory)
@@ -278,7 +280,7 @@ class Host:
         return bound
 
     def copies(self, size: int, n: int) -> list[float]:
-        """NumPy's copy: one thread."""
+        """Copies with NumPy: one thread."""
         source, target = np.zeros(size, np.uint8), np.ones(size, np.uint8)
         taken = []
         for _ in range(n):
@@ -288,12 +290,16 @@ class Host:
         return taken
 
     def library(self) -> None:
-        """There is none."""
+        """Returns None: there is none."""
 
 
 class Nccl:
-    """NCCL's AllReduce with one rank: it has no more where there is one GPU. Raises ImportError or
-    RuntimeError without it."""
+    """NCCL's AllReduce with one rank: it has no more where there is one GPU.
+
+    Raises:
+        ImportError: CuPy was built without NCCL.
+        RuntimeError: NCCL does not start.
+    """
 
     def __init__(self, cupy: Any) -> None:
         self._nccl, self._cupy = importlib.import_module("cupy.cuda.nccl"), cupy
@@ -303,7 +309,7 @@ class Nccl:
         self.name = f"NCCL {self._nccl.get_version()}, AllReduce of one rank"
 
     def burst(self, size: int, dtype: str, n: int) -> list[float]:
-        """Seconds of each of `n` calls of `size` bytes, one behind the other."""
+        """Calls `n` times with `size` bytes, one behind the other; returns the seconds of each."""
         nccl, cuda = self._nccl, self._cupy.cuda
         # 9 is ncclBfloat16, which CuPy has no name for.
         kind, width = (nccl.NCCL_FLOAT32, 4) if dtype == "float32" else (9, 2)
@@ -321,7 +327,11 @@ class Nccl:
 
 
 class Gpu:
-    """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
+    """The current GPU.
+
+    Raises:
+        UserError: E456 without CuPy, E457 without a GPU.
+    """
 
     def __init__(self) -> None:
         self.device = find_device()
@@ -335,7 +345,7 @@ class Gpu:
         self.title = name.decode() if isinstance(name, bytes) else str(name)
 
     def facts(self) -> dict[str, str]:
-        """GPU, versions and clocks."""
+        """Returns the GPU's name, versions and clocks."""
         runtime = self.numpy.cuda.runtime
         found = {
             "device": f"{self.title}, {self.device.arch}, {self.device.units} units",
@@ -347,7 +357,7 @@ class Gpu:
         return found | _smi(() if self.device.hip else SMI_FIELDS)
 
     def kernel(self, plan: Plan, folder: Path, kind: Kind) -> GpuKernel:
-        """A kernel for the GPU."""
+        """Writes a kernel for the GPU."""
         source = _write(plan, HIP if self.device.hip else CUDA, folder, kind)
         arguments = (source, shape_of(plan), plan.collective, plan.warps)
         if kind is Kind.LAUNCHER:
@@ -355,7 +365,7 @@ class Gpu:
         return (SystemKernel if kind is Kind.SYSTEM else GpuKernel)(*arguments)
 
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
-        """Sessions over copies in device memory."""
+        """Returns what makes sessions over copies in device memory."""
 
         def bound(memory: Sequence[RankMemory], count: int, in_place: bool) -> DeviceSession:
             request = LaunchRequest(count, dtype, op, in_place, 16384, timeout=5)
@@ -364,7 +374,7 @@ class Gpu:
         return bound
 
     def copies(self, size: int, n: int) -> list[float]:
-        """cudaMemcpyAsync, device to device."""
+        """Copies by cudaMemcpyAsync, device to device."""
         source, target = (self.numpy.zeros(size, np.uint8) for _ in range(2))
         cuda = self.numpy.cuda
         events = [cuda.Event() for _ in range(n + 1)]
@@ -376,7 +386,7 @@ class Gpu:
         return _elapsed(cuda, events, lambda: None)
 
     def library(self) -> Nccl | None:
-        """NCCL through CuPy."""
+        """Returns NCCL through CuPy."""
         try:
             return None if self.device.hip else Nccl(self.numpy)
         except (ImportError, RuntimeError):
@@ -387,7 +397,7 @@ SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "pow
 
 
 def _smi(fields: Sequence[str]) -> dict[str, str]:
-    """What nvidia-smi reports; empty where it is missing or refuses."""
+    """Returns what nvidia-smi reports; empty where it is missing or refuses."""
     if not fields:
         return {}
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from communicators import Shared
-from timing import Sample
+from benchmarks.gpu.communicators import Shared
+from benchmarks.gpu.timing import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,11 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One plan at one size, micro-batch and window (0: all). Bytes; `issued` and `floor` as in
-    kernel-protocol §2; `same`: both kernels' results are equal in every bit."""
+    """One plan at one size, micro-batch and window (0: all).
+
+    Bytes; `issued` and `floor` as in kernel-protocol §2; `same`: both kernels' results are equal in
+    every bit.
+    """
 
     name: str
     fuse: str
@@ -52,8 +55,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One plan at one size and dtype, with the default micro-batch: times by what ran (devices,
-    Kind), and host_us, what one call of the C launcher takes the host, 0 where there is none."""
+    """One plan at one size and dtype, with the default micro-batch.
+
+    times: by what ran (devices, Kind); host_us: what one call of the C launcher takes the host, 0
+    where there is none.
+    """
 
     name: str
     transport: str
@@ -78,7 +84,7 @@ class Library:
 
 @dataclass(slots=True)
 class Results:
-    """Everything so far; saved again and again."""
+    """Everything measured so far; saved again and again."""
 
     date: str
     command: str
@@ -93,12 +99,12 @@ class Results:
 
     @property
     def bandwidth(self) -> float:
-        """Of the largest plain copy, GB/s; 0 before there is one."""
+        """Returns the GB/s of the largest plain copy; 0 before there is one."""
         return max(self.copies, key=lambda c: c.bytes).bandwidth if self.copies else 0.0
 
     @property
     def failures(self) -> int:
-        """Checks and cells with wrong results."""
+        """Counts the checks and cells with wrong results."""
         differ = sum(not c.same for c in self.cells) + sum(not p.same for p in self.points)
         differ += sum(not s.right for s in self.shared)
         return sum(bool(c.wrong) for c in self.checks) + differ
@@ -122,7 +128,7 @@ input and writing every output once."""
 
 
 def page(r: Results) -> str:
-    """The results in Markdown."""
+    """Writes the results in Markdown."""
     parts = [
         f"# Generated and interpreted kernels, {r.date}",
         "\n".join([*(f"- {k}: {v}" for k, v in r.facts.items()), f"- command: `{r.command}`"]),
@@ -195,7 +201,7 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
 
 
 def _sweeps(r: Results) -> list[str]:
-    """A table for each program and dtype that was measured at many sizes."""
+    """Writes a table for each program and dtype that was measured at many sizes."""
     parts = []
     for name, dtype in sorted({(p.name, p.dtype) for p in r.points}):
         points = [p for p in r.points if (p.name, p.dtype) == (name, dtype)]
@@ -249,7 +255,7 @@ def _point(p: Point, kinds: Sequence[str]) -> tuple[str, ...]:
 
 
 def binary(size: int) -> str:
-    """`256 KiB`."""
+    """Writes a size as `256 KiB`."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024 or size % 1024:
             return f"{size} {unit}"

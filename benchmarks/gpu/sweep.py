@@ -6,13 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import cases
-from cases import Case, Settings
-from data import memory, same
-from measured_machine import Kernel, Kind, Machine, build_all
-from results import Library, Point, Results
-from timing import Budget, race, summary
-
+from benchmarks.gpu import cases
+from benchmarks.gpu.cases import Case, Settings
+from benchmarks.gpu.data import memory, same
+from benchmarks.gpu.measured_machine import Kernel, Kind, Machine, build_all
+from benchmarks.gpu.results import Library, Point, Results
+from benchmarks.gpu.timing import Budget, race, summary
 from hccc.base.diagnostics import UserError
 from hccc.runtime.measure import perf
 from hccc.runtime.request import LaunchRequest
@@ -22,8 +21,11 @@ Kernels = dict[Kind, Kernel]
 
 
 class Sweep:
-    """What is measured at all sizes. guard: told of what could not be done; going_on: whether to
-    begin another piece of work."""
+    """Measures at all sizes.
+
+    guard: is called with what could not be done; going_on: says whether to begin another piece of
+    work.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class Sweep:
         self.guard, self.going_on = guard, going_on
 
     def run(self, budget: Budget, place: Path, only: str) -> None:
-        """Everything, plan by plan."""
+        """Measures all plans, one after the other, then the libraries."""
         found = cases.swept(self.machine.capacity, self.settings.channels, only)
         made = [
             (case, dtype, self._kernels(case, dtype, place))
@@ -66,7 +68,7 @@ class Sweep:
         return {kind: self.machine.kernel(case.plan, folder / kind.name, kind) for kind in kinds}
 
     def _point(self, case: Case, dtype: str, kernels: Kernels, size: int) -> None:
-        """One plan at one size, all ways to launch it in turns."""
+        """Measures one plan at one size, launched in all ways, in turns."""
         plan = case.plan
         count = perf.count_of(plan.collective, size, cases.DTYPES[dtype])
         if not count:
@@ -95,7 +97,7 @@ class Sweep:
         print(f"{case.name}, {case.transport}, {dtype}, {size:,} bytes: {said}{differ}")
 
     def libraries(self, budget: Budget) -> None:
-        """NCCL at the same sizes, where it is found."""
+        """Measures NCCL at the same sizes, where it is found."""
         made = self.machine.library()
         if made is None:
             self.results.notes.append("NCCL was not found")

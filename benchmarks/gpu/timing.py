@@ -24,7 +24,7 @@ class Sample:
 
 
 def summary(seconds: Sequence[float]) -> Sample:
-    """Of at least two launches."""
+    """Returns the median and quartiles of at least two launches."""
     low, median, high = (q * 1e6 for q in statistics.quantiles(seconds, n=4, method="inclusive"))
     return Sample(median, low, high, len(seconds))
 
@@ -47,23 +47,23 @@ def race(arms: Sequence[Callable[[int], list[float]]], launches: int, burst: int
 
 
 class Budget:
-    """Wall time that may be spent, from now."""
+    """Wall time that may be spent, from when it is made."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
         self._longest = 0.0
 
     def left(self) -> float:
-        """Seconds."""
+        """Returns the seconds left."""
         return self._end - time.monotonic()
 
     def allows(self) -> bool:
-        """Whether another piece of work like the longest one so far fits."""
+        """Returns whether another piece of work like the longest one so far fits."""
         return self.left() > 1.5 * self._longest
 
     @contextmanager
     def piece(self) -> Iterator[None]:
-        """Around a piece of work."""
+        """Times a piece of work."""
         begin = time.monotonic()
         yield
         self._longest = max(self._longest, time.monotonic() - begin)

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from cases import TRANSPORTS, programs
-
+from benchmarks.gpu.cases import TRANSPORTS, programs
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.emit import directory
@@ -19,7 +18,7 @@ from hccc.runtime.communicator.kernels import built as library_of
 
 
 def of_two_ranks() -> Plan:
-    """A ring AllReduce of two ranks."""
+    """Compiles a ring AllReduce of two ranks."""
     text = programs()["ring_allreduce"]
     for key in ("nRanks", "GPUPerNode", "NICPerNode"):
         text = text.replace(f"{key}=8", f"{key}=2")
@@ -27,12 +26,16 @@ def of_two_ranks() -> Plan:
 
 
 def platform_of(machine: Any) -> str:
-    """`cuda` or `hip`."""
+    """Returns `cuda` or `hip`."""
     return "hip" if machine.device.hip else "cuda"
 
 
 def built(machine: Any, place: Path) -> Path:
-    """The library of two ranks, for the machine's GPU. Raises UserError E41x."""
+    """Builds the library of two ranks, for the machine's GPU.
+
+    Raises:
+        UserError: E41x it does not build.
+    """
     plan, target = of_two_ranks(), HIP if machine.device.hip else CUDA
     directory.write(place, directory.files(Catalogue.of(plan), [target], plan_json.dumps(plan)))
     os.environ["HCCC_GPU_ARCH"] = machine.device.arch

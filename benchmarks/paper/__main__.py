@@ -1,6 +1,6 @@
 """ResCCL's evaluation in hccc's simulator: published figures beside ours, and why they differ.
 
-    python benchmarks/paper [--table 1|3|fig6|fig7|fig8|fig9|fig10b|fig11] [--json]
+    python -m benchmarks.paper [--table 1|3|fig6|fig7|fig8|fig9|fig10b|fig11] [--json]
 
 One simulator, one set of clusters (`examples/clusters/resccl-*`) and of parameters for all rows.
 --micro-batch, --block and --sizes change it for all rows, to see how much hangs on it.
@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent))
-
-import expert
-import fig10b
-import synthesised
-import table1
-import table3
-from backends import Bench, Setting
-from side_by_side import Table
+from benchmarks.paper import expert, fig10b, synthesised, table1, table3
+from benchmarks.paper.backends import Bench, Setting
+from benchmarks.paper.side_by_side import Table
 
 TABLES: dict[str, Callable[[Bench], Table]] = {
     "1": table1.table,
@@ -38,9 +31,9 @@ ORDER = ("1", "3", "fig6", "fig7", "fig8", "fig9", "fig10b", "fig11")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prints the tables asked for."""
+    """Simulates and prints the tables asked for."""
     about = __doc__.splitlines()[0] if __doc__ else None
-    parser = argparse.ArgumentParser(prog="python benchmarks/paper", description=about)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=about)
     parser.add_argument("--table", choices=ORDER, help="one; default: all")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--micro-batch", type=int, default=1024, help="KiB of a channel, all rows")

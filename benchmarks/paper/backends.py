@@ -13,15 +13,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-
-from programs import EXAMPLES, hierarchical_mesh
-
+from benchmarks.programs import EXAMPLES, hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
@@ -50,8 +46,10 @@ ONE_SERVER = "resccl-1-server"  # Table 1 alone has it: a server of Topo2
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What holds for every row. sizes, micro_batch: bytes; block: GB/s of a thread block, None
-    for what the clusters say."""
+    """What holds for every row.
+
+    sizes, micro_batch: bytes; block: GB/s of a thread block, None: as the clusters say.
+    """
 
     sizes: tuple[int, ...] = tuple(1 << k for k in range(23, 33))
     micro_batch: int = 1 << 20
@@ -69,8 +67,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One backend running one Case. plain: it takes any micro-batch; chooses: by the size, where
-    it is not told."""
+    """One backend running one Case.
+
+    plain: it takes any micro-batch; chooses: by the size, where it is not told.
+    """
 
     machine: Machine
     adapt: Adapt
@@ -80,7 +80,7 @@ class Backend:
 
 @dataclass
 class Bench:
-    """Compiles and simulates, each thing once. place: a folder for the clusters as set."""
+    """Compiles and simulates, each plan and call once. place: a folder for the clusters as set."""
 
     setting: Setting
     place: Path
@@ -89,7 +89,7 @@ class Bench:
     _runs: dict[tuple[Case, str, int, bool], Run] = field(default_factory=dict)
 
     def cluster_file(self, name: str) -> Path:
-        """A cluster of the examples, with the setting's thread blocks."""
+        """Writes a cluster of the examples, with the setting's thread blocks."""
         text = (EXAMPLES / "clusters" / f"{name.replace('1-server', 'topo2')}.cluster").read_text()
         if name == ONE_SERVER:
             text = text.replace("nodenum = 2", "nodenum = 1").replace("= 2 * 8", "= 8")
@@ -100,7 +100,7 @@ class Bench:
         return file
 
     def limits(self, case: Case) -> bound.Limits:
-        """What no schedule can beat."""
+        """Returns what no schedule can beat."""
         key = (case.op, case.cluster)
         if key not in self._limits:
             t = cluster.load(self.cluster_file(case.cluster))
@@ -108,7 +108,10 @@ class Bench:
         return self._limits[key]
 
     def run(self, case: Case, backend: str, size: int, *, free: bool = False) -> Run:
-        """One call. free: with the best micro-batch instead of the setting's or its own."""
+        """Simulates one call.
+
+        free: with the best micro-batch instead of the setting's or its own.
+        """
         key = (case, backend, size, free)
         if key not in self._runs:
             self._runs[key] = self._simulated(self.backend(case, backend), size, free)
@@ -117,12 +120,13 @@ class Bench:
     def times_over(
         self, case: Case, theirs: Sequence[Run], backend: str, *, free: bool = False
     ) -> list[float]:
-        """How many times `backend`'s time each of the runs `theirs` takes, one for each size."""
+        """Returns how many times `backend`'s time each of the runs `theirs` takes, one for each
+        size."""
         ours = [self.run(case, backend, run.size, free=free) for run in theirs]
         return [t.time / o.time for t, o in zip(theirs, ours, strict=True)]
 
     def backend(self, case: Case, backend: str) -> Backend:
-        """How `backend` runs `case`."""
+        """Returns how `backend` runs `case`."""
         if case not in self._backends:
             self._backends[case] = dict(self._compiled(case))
         return self._backends[case][backend]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from backends import Bench, Case
-from reasons import ceiling, limit, lost
-from side_by_side import Row, Table, human, span
+from benchmarks.paper.backends import Bench, Case
+from benchmarks.paper.reasons import ceiling, limit, lost
+from benchmarks.paper.side_by_side import Row, Table, human, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ It has no size where "small" ends."""
 
 
 def table(bench: Bench, name: str) -> Table:
-    """The table of one figure."""
+    """Makes the table of one figure."""
     title, claims = FIGURES[name]
     s = bench.setting
     note = NOTE.format(first=human(s.sizes[0]), last=human(s.sizes[-1]), micro=human(s.micro_batch))
@@ -109,7 +109,7 @@ def _row(bench: Bench, claim: Claim, cluster: str) -> Row:
 
 
 def _why(bench: Bench, case: Case, claim: Claim, found: dict[str, list[float]]) -> str:
-    """At the largest size, where latencies count least."""
+    """Says why ours differs at the largest size, where latencies count least."""
     size, name = bench.setting.sizes[-1], RIVALS[claim.over]
     ours, limits = bench.run(case, "ResCCL", size), bench.limits(case)
     theirs = bench.run(case, name, size)
@@ -128,7 +128,7 @@ def _why(bench: Bench, case: Case, claim: Claim, found: dict[str, list[float]]) 
 
 
 def _most_anywhere(bench: Bench, claim: Claim) -> float:
-    """What any schedule gains over the other, on all topologies that a range is about."""
+    """Returns what any schedule gains over the other, on all topologies that a range is about."""
     cases = [Case("HM", claim.op, cluster) for cluster in claim.clusters]
     sizes, name = bench.setting.sizes, RIVALS[claim.over]
     return max(ceiling(bench.run(c, name, size), bench.limits(c)) for c in cases for size in sizes)

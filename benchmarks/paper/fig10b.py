@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from backends import Bench, Case
-from reasons import ceiling, limit
-from side_by_side import Row, Table, human, span
+from benchmarks.paper.backends import Bench, Case
+from benchmarks.paper.reasons import ceiling, limit
+from benchmarks.paper.side_by_side import Row, Table, human, span
 
 NOTE = """Times scheduled round-robin over times with HPDS, both as ResCCL runs them, least to
 most over {first}–{last}. "An 8-GPU, two-server topology" may be Topo1 (8 GPUs in all) or Topo2 (8
@@ -18,7 +18,7 @@ SAME = 0.005  # of the time
 
 
 def table(bench: Bench) -> Table:
-    """The table."""
+    """Makes the table of the figure."""
     s = bench.setting
     note = NOTE.format(first=human(s.sizes[0]), last=human(s.sizes[-1]))
     columns = (

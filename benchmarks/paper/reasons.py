@@ -15,7 +15,7 @@ FAST = 0.75  # of its own speed: a thread block below that waits for a link it s
 
 
 def limit(run: Run) -> str:
-    """What a Run's time went to: full links, thread blocks, links shared, or waiting."""
+    """Says what a Run's time went to: full links, thread blocks, links shared, or waiting."""
     top = usage.links(run)[0]
     busiest = int(run.block_busy.argmax())
     busy = float(run.block_busy[busiest])
@@ -33,7 +33,7 @@ def limit(run: Run) -> str:
 
 
 def idlest(run: Run) -> str:
-    """What the most idle thread block does."""
+    """Says what the most idle thread block does."""
     lives = np.flatnonzero(run.block_end > 0)
     idle = 1 - run.block_busy[lives] / run.block_end[lives]
     own = _own_time(run)
@@ -42,19 +42,19 @@ def idlest(run: Run) -> str:
 
 
 def ceiling(run: Run, limits: Limits) -> float:
-    """How many times faster than `run` any schedule could be."""
+    """Returns how many times faster than `run` any schedule could be."""
     return run.time / (limits.at(run.size, run.request.costs).time + run.launch)
 
 
 def lost(run: Run, limits: Limits) -> str:
-    """The part of a Run's time that no schedule needs, by its largest cause (`predict.gap`)."""
+    """Says which part of a Run's time no schedule needs, by its largest cause (`predict.gap`)."""
     parts = gap(run, limits).parts
     name = max((n for n in parts if n != "bound"), key=lambda n: parts[n])
     return f"bound {parts['bound'] / run.time:.0%} of the time, {name} {parts[name] / run.time:.0%}"
 
 
 def _own_time(run: Run) -> F8:
-    """µs that each thread block's bytes take at its own speed: f8[T]."""
+    """Returns the µs that each thread block's bytes take at its own speed: f8[T]."""
     size = (run.batches - 1) * run.payload + run.last
     plan = run.machine.plan
     taken = np.where(run.moves, run.machine.move * size, 0.0)

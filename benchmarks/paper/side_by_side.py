@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line. cells: as printed; facts: what was simulated, for JSON; why: ours differs."""
+    """One line. cells: as printed; facts: what was simulated, for JSON; why: the reason that ours
+    differs."""
 
     cells: tuple[str, ...]
     facts: dict[str, Any]
@@ -18,7 +19,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of the paper. note: what its columns are."""
+    """One table of the paper. note: says what its columns are."""
 
     name: str
     title: str
@@ -27,7 +28,7 @@ class Table:
     rows: tuple[Row, ...]
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Returns the whole table for JSON."""
         rows = [
             {**dict(zip(self.columns, row.cells, strict=True)), **row.facts, "why": row.why}
             for row in self.rows
@@ -35,7 +36,7 @@ class Table:
         return {"name": self.name, "title": self.title, "note": self.note, "rows": rows}
 
     def lines(self) -> Iterator[str]:
-        """Markdown; all columns but the last are as wide as their widest cell."""
+        """Yields Markdown; all columns but the last are as wide as their widest cell."""
         yield f"## {self.title}"
         yield ""
         yield self.note
@@ -54,16 +55,16 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def span(values: Sequence[float]) -> str:
-    """Speed-ups from least to most."""
+    """Writes speed-ups from least to most."""
     low, high = f"{min(values):.2f}", f"{max(values):.2f}"
     return f"{low}×" if low == high else f"{low}–{high}×"
 
 
 def shares(last: float, values: Sequence[float]) -> str:
-    """A share at the largest size, and from least to most, in percent."""
+    """Writes a share at the largest size, and from least to most, in percent."""
     return f"{100 * last:.1f} ({100 * min(values):.0f}–{100 * max(values):.0f})"
 
 
 def human(size: int) -> str:
-    """8 MiB, 4 GiB."""
+    """Writes a size as `8 MiB` or `4 GiB`."""
     return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"

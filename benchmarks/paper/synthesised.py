@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from backends import CHANNELS, Bench, Case
-from reasons import limit
-from side_by_side import Row, Table, human, span
+from benchmarks.paper.backends import CHANNELS, Bench, Case
+from benchmarks.paper.reasons import limit
+from benchmarks.paper.side_by_side import Row, Table, human, span
 
 # (collective, topology, TACCL, TE-CCL), speed-ups over MSCCL in the text of §5.2.
 FIGURES = {
@@ -38,7 +38,7 @@ regular, so there is less for a scheduler to win than in a solver's schedule."""
 
 
 def table(bench: Bench, name: str) -> Table:
-    """The table of one figure."""
+    """Makes the table of one figure."""
     title, claims = FIGURES[name]
     s = bench.setting
     note = NOTE.format(

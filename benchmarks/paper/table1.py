@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backends import ONE_SERVER, Bench, Case
-from reasons import limit
-from side_by_side import Row, Table, human, shares
-
+from benchmarks.paper.backends import ONE_SERVER, Bench, Case
+from benchmarks.paper.reasons import limit
+from benchmarks.paper.side_by_side import Row, Table, human, shares
 from hccc.sim import usage
 from hccc.sim.simulate import Run
 
@@ -34,13 +33,13 @@ like an algorithm-level one."""
 
 
 def active(run: Run) -> float:
-    """The part of the time that a link which is used carries something, on average."""
+    """Returns the part of the time that a link which is used carries something, on average."""
     used = run.machine.links & (run.carried > 0)
     return float(run.active[used].mean()) / run.time
 
 
 def table(bench: Bench) -> Table:
-    """The table."""
+    """Makes Table 1."""
     sizes = bench.setting.sizes
     note = NOTE.format(first=human(sizes[0]), last=human(sizes[-1]))
     columns = ("scale", "algorithm", "published", "time", "capacity", "busiest kind")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backends import CHANNELS, Bench, Case
-from reasons import idlest, limit
-from side_by_side import Row, Table, human
-
+from benchmarks.paper.backends import CHANNELS, Bench, Case
+from benchmarks.paper.reasons import idlest, limit
+from benchmarks.paper.side_by_side import Row, Table, human
 from hccc.sim import usage
 
 # Thread blocks; then % of communication time, average idle, maximum idle, on Topo1 to Topo4.
@@ -72,14 +71,14 @@ finds for the cluster."""
 
 
 def table(bench: Bench) -> Table:
-    """The table."""
+    """Makes Table 3."""
     note = NOTE.format(last=human(bench.setting.sizes[-1]))
     columns = ("backend", "algorithm", "topology", "blocks", "comm. time", "avg idle", "max idle")
     return Table("3", "Table 3: thread blocks", note, columns, tuple(rows(bench)))
 
 
 def rows(bench: Bench, topologies: tuple[int, ...] = (1, 2, 3, 4)) -> Iterator[Row]:
-    """Every backend and algorithm on these topologies."""
+    """Yields every backend and algorithm on these topologies."""
     for (backend, algorithm, op), published in PUBLISHED.items():
         for n in topologies:
             yield _row(bench, backend, Case(algorithm, op, f"resccl-topo{n}"), published[n - 1])

@@ -1,6 +1,6 @@
 """Fits compiler/predict/nccl/calibration.toml to the tables marked `fit` in machines.toml.
 
-    python benchmarks/reality/fit.py [--write]
+    python -m benchmarks.reality.fit [--write]
 
 Least squares of the logarithm of predicted over measured, robust against outliers; every table
 weighs as the square root of its rows. Starts from the figures in the file, keeps them where the
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
-from tables import tables
 
+from benchmarks.reality.tables import tables
 from hccc.predict.nccl.calibration import calibration
 
 FILE = Path(__file__).parents[2] / "compiler/predict/nccl/calibration.toml"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
-from tables import Table
+
+from benchmarks.reality.tables import Table
 
 mpl.use("Agg")
 
 
 def draw(tables: list[Table], folder: Path) -> None:
-    """NAME.svg of each machine: time over size, measured as dots, predicted as lines."""
+    """Draws NAME.svg of each machine: time over size, measured as dots, predicted as lines."""
     by_name: dict[str, list[Table]] = defaultdict(list)
     for table in tables:
         by_name[table.name].append(table)

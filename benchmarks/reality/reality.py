@@ -1,6 +1,6 @@
 """NCCL's and RCCL's times as predicted, beside published measurements of them.
 
-    python benchmarks/reality/reality.py [--table ID] [--rows] [--others] [--plots DIR]
+    python -m benchmarks.reality.reality [--table ID] [--rows] [--others] [--plots DIR]
 
 Errors are |predicted / measured - 1|, by size class, over tables not marked context: those that
 the model is fitted on, the others, and all.
@@ -13,16 +13,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from tables import CLASSES, Table, others, size_class, tables
+
+from benchmarks.reality.tables import CLASSES, Table, others, size_class, tables
 
 
 def errors(table: Table) -> np.ndarray:
-    """Predicted over measured, less 1: f8[rows]."""
+    """Returns predicted over measured, less 1: f8[rows]."""
     return np.array([p.time_us for p in table.predicted()]) / table.times - 1
 
 
 def summary(chosen: Iterable[Table]) -> list[str]:
-    """Median error and share within 30 %, by size class."""
+    """Writes the median error and the share within 30 %, by size class."""
     pairs = [(size_class(t.sizes), np.abs(errors(t))) for t in chosen]
     if not pairs:
         return ["-"] * len(CLASSES)
@@ -35,7 +36,7 @@ def summary(chosen: Iterable[Table]) -> list[str]:
 
 
 def line(t: Table) -> str:
-    """One table: its machine, and the median of signed errors by class."""
+    """Writes one table: its machine, and the median of signed errors by class."""
     e, k = errors(t), size_class(t.sizes)
     cells = [
         f"{np.median(e[k == i]):+5.0%} {np.max(np.abs(e[k == i])):5.0%}" if (k == i).any() else ""
@@ -75,7 +76,7 @@ def main() -> None:
     ):
         print(f"{name:<12}" + "".join(f"{cell:>24}" for cell in summary(part)))
     if args.plots:
-        from plots import draw
+        from benchmarks.reality.plots import draw
 
         draw(chosen, args.plots)
 

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from clusters import text
 from numpy.typing import NDArray
 
+from benchmarks.reality.cluster_text import cluster_text
 from hccc.base.diagnostics import Source
 from hccc.driver.inputs import parse_cluster
 from hccc.ir.collective import OpType
@@ -27,8 +27,11 @@ CLASSES = ((64 << 10, "<= 64 KB"), (4 << 20, "<= 4 MB"), (1 << 62, "above"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Measurements of one collective on one machine: size in bytes and µs, f8[rows]. cluster: the
-    machine in the cluster language, nodes: how many; it is `machine` that is read from it."""
+    """Measurements of one collective on one machine: size in bytes and µs, f8[rows].
+
+    cluster: the machine in the cluster language, from which `machine` is read; nodes: how many it
+    has.
+    """
 
     id: str
     name: str
@@ -46,11 +49,11 @@ class Table:
 
     @property
     def machine(self) -> NcclMachine:
-        """What NCCL or RCCL sees of the cluster."""
+        """Returns what NCCL or RCCL sees of the cluster."""
         return _machine(self.cluster, self.library)
 
     def predicted(self, calibration: Calibration | None = None) -> list[Prediction]:
-        """The model's, for each size."""
+        """Predicts each size by the model."""
         return predict(self.machine, self.op, self.sizes.tolist(), self.forced, calibration)
 
 
@@ -75,7 +78,7 @@ def _machine(cluster: str, library: str) -> NcclMachine:
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """Every table that a machine of machines.toml has."""
+    """Loads every table that a machine of machines.toml has."""
     records = {r["id"]: r for r in json.loads((HERE / "measured.json").read_text("utf-8"))}
     result = []
     for entry in tomllib.loads((HERE / "machines.toml").read_text("utf-8"))["machine"]:
@@ -87,7 +90,7 @@ def tables() -> tuple[Table, ...]:
                 Table(
                     id,
                     entry["name"],
-                    text(entry, nodes),
+                    cluster_text(entry, nodes),
                     nodes,
                     r["library"],
                     _op(r["collective"]),
@@ -104,8 +107,10 @@ def tables() -> tuple[Table, ...]:
 
 
 def others() -> list[tuple[str, str, str, str]]:
-    """Tables that are not predicted: id, library, machine, collective; other libraries' kernels, or
-    a machine that nobody describes."""
+    """Returns the tables that are not predicted: id, library, machine, collective.
+
+    They are of other libraries' kernels, or of a machine that nobody describes.
+    """
     seen = {t.id for t in tables()}
     records = json.loads((HERE / "measured.json").read_text("utf-8"))
     return [
@@ -116,5 +121,5 @@ def others() -> list[tuple[str, str, str, str]]:
 
 
 def size_class(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The row of CLASSES of each size."""
+    """Returns the row of CLASSES of each size."""
     return np.searchsorted([bound for bound, _ in CLASSES], sizes)

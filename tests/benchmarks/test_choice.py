@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.conftest import FOLDER, module_of
-
-choice = module_of(FOLDER.parent, "choice")
+from benchmarks import choice
 
 
 @pytest.mark.slow

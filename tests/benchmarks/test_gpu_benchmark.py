@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -15,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu import cases, data, interpreter, measured_machine, prepare, timing
+from benchmarks.gpu import run as script
 from hccc.runtime.request import LaunchRequest
 from tests.benchmarks.fake_cupy import fake_cupy
 from tests.runtime.handwritten import PROGRAMS
 
 
 @pytest.fixture
-def small(cases: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrinks the measurements of --quick, on both devices."""
     settings = cases.Settings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768))
     monkeypatch.setattr(cases, "GPU_QUICK", settings)
@@ -34,17 +35,16 @@ def without_nvcc(which: Callable[[str], str | None], name: str) -> str | None:
 
 
 @pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> Iterator[None]:
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Provides a CuPy with a small GPU, and no nvcc."""
-    machines = importlib.import_module("measured_machine")
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=17))
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
-    monkeypatch.setattr(machines, "STALL", 1 << 16)
+    monkeypatch.setattr(measured_machine, "STALL", 1 << 16)
     yield
-    machines._pads.cache_clear()
+    measured_machine._pads.cache_clear()
 
 
-def run(script: ModuleType, out: Path, *words: str) -> tuple[dict[str, Any], str]:
+def run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
     """Returns the JSON and the page written by a run that succeeds."""
     assert script.main(["--quick", "--out", str(out), *words]) == 0
     (page,), (data,) = out.glob("*.md"), out.glob("*.json")
@@ -53,8 +53,8 @@ def run(script: ModuleType, out: Path, *words: str) -> tuple[dict[str, Any], str
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-def test_on_the_cpu(script: ModuleType, tmp_path: Path) -> None:
-    got, page = run(script, tmp_path / "r", "--device", "cpu", "--only", "ring_allgather")
+def test_on_the_cpu(tmp_path: Path) -> None:
+    got, page = run(tmp_path / "r", "--device", "cpu", "--only", "ring_allgather")
     assert [c["wrong"] for c in got["checks"]] == [0, 0]
     # Both fusion levels are one plan; at each size two micro-batches (one in small parts), two W.
     assert [c["fuse"] for c in got["cells"]] == ["none/auto"] * len(got["cells"])
@@ -75,8 +75,8 @@ def test_on_the_cpu(script: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
-def test_with_a_gpu(script: ModuleType, tmp_path: Path) -> None:
-    got, page = run(script, tmp_path / "r", "--only", "ring_allreduce")
+def test_with_a_gpu(tmp_path: Path) -> None:
+    got, page = run(tmp_path / "r", "--only", "ring_allreduce")
     assert got["facts"]["device"] == "Fake GPU, sm_90, 17 units"
     assert [c["wrong"] for c in got["checks"]] == [0, 0]
     # 34 blocks at once: 16 a channel leave room for two channels, 24 for one.
@@ -96,7 +96,7 @@ def test_with_a_gpu(script: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_the_launcher_takes_what_was_built_ahead(
-    cases: ModuleType, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cupy = fake_cupy(tmp_path, units=132)
     loaded: list[Path] = []
@@ -110,8 +110,7 @@ def test_the_launcher_takes_what_was_built_ahead(
     monkeypatch.setattr(cupy, "RawModule", load)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
-    machines = importlib.import_module("measured_machine")
-    kernel = machines.Gpu().kernel(plan, tmp_path / "k", machines.Kind.INTERPRETED)
+    kernel = measured_machine.Gpu().kernel(plan, tmp_path / "k", measured_machine.Kind.INTERPRETED)
     request = LaunchRequest(0, "float32")
     kernel.build(request)
     (built,) = (tmp_path / "k" / "build").iterdir()
@@ -122,10 +121,7 @@ def test_the_launcher_takes_what_was_built_ahead(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
-def test_different_results_are_told(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interpreter = sys.modules["interpreter"]
+def test_different_results_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = interpreter._mode
     # An interpreter whose last reduction copies instead.
     wrong = lambda plan, row, k: right(plan, row, 0 if plan.final[row] else k)  # noqa: E731
@@ -138,16 +134,14 @@ def test_different_results_are_told(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-def test_without_time(script: ModuleType, tmp_path: Path) -> None:
+def test_without_time(tmp_path: Path) -> None:
     words = ["--device", "cpu", "--only", "ring_allgather", "--budget", "0"]
-    got, page = run(script, tmp_path / "r", *words)
+    got, page = run(tmp_path / "r", *words)
     assert not got["checks"] and not got["cells"] and got["copies"]
     assert "no time was left for checking ring_allgather direct" in page
 
 
-def test_without_a_gpu(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert script.main([]) == 2
     said = capsys.readouterr()
@@ -155,11 +149,10 @@ def test_without_a_gpu(
 
 
 @pytest.mark.slow
-def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> None:
+def test_mixed_plans_run_without_a_proxy(tmp_path: Path) -> None:
     found = cases.swept(264, 2, "hm_allreduce")
     assert [case.transport for case in found] == list(cases.TRANSPORTS)
-    machines, data = map(importlib.import_module, ("measured_machine", "data"))
-    host, case = machines.Host(), found[-1]
+    host, case = measured_machine.Host(), found[-1]
     kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
     inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
     for kernel, out in zip(kernels, outputs, strict=True):
@@ -170,15 +163,13 @@ def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("gpu")
-def test_through_the_c_launcher(
-    cases: ModuleType, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machines, data = (importlib.import_module(name) for name in ("measured_machine", "data"))
+def test_through_the_c_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases.swept(264, 2, "ring_allreduce")[0]
-    machine = machines.Gpu()
-    assert machines.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
-    kernel = machine.kernel(case.plan, tmp_path / "k", machines.Kind.LAUNCHER)
-    assert machines.library_command(
+    machine = measured_machine.Gpu()
+    assert measured_machine.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
+    kernel = machine.kernel(case.plan, tmp_path / "k", measured_machine.Kind.LAUNCHER)
+    assert isinstance(kernel, measured_machine.LaunchedKernel)
+    assert measured_machine.library_command(
         kernel, LaunchRequest(0, "float32").variant(case.plan.collective)
     )
     header = tmp_path / "k" / "hccc" / "gpu_launch.h"
@@ -188,10 +179,12 @@ def test_through_the_c_launcher(
     def command(kernel: Any, variant: Any) -> list[str]:
         return ["g++", *flags, *kernel.options(variant), str(kernel.source)]
 
-    monkeypatch.setattr(machines, "library_command", command)
+    monkeypatch.setattr(measured_machine, "library_command", command)
     request = LaunchRequest(5000, "float32", timeout=5)
     kernel.build(request)
-    other = machines.Host().kernel(case.plan, tmp_path / "h", machines.Kind.GENERATED)
+    other = measured_machine.Host().kernel(
+        case.plan, tmp_path / "h", measured_machine.Kind.GENERATED
+    )
     inputs, *outputs = data.memory(machine, case.plan, 5000, "float32", 2)
     assert len(kernel.burst(inputs, outputs[0], request, 3)) == 3 and kernel.host_us > 0
     other.burst(inputs, outputs[1], request, 1)
@@ -199,9 +192,8 @@ def test_through_the_c_launcher(
 
 
 @pytest.mark.usefixtures("gpu")
-def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    machines = importlib.import_module("measured_machine")
-    assert machines.Gpu().library() is None
+def test_nccl_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured_machine.Gpu().library() is None
     calls: list[tuple[int, ...]] = []
     rank = SimpleNamespace(allReduce=lambda *call: calls.append(call[2:]))
     nccl = ModuleType("cupy.cuda.nccl")
@@ -215,37 +207,37 @@ def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -
     }.items():
         setattr(nccl, name, value)
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)
-    library = machines.Gpu().library()
+    library = measured_machine.Gpu().library()
+    assert library is not None
     assert library.name == "NCCL 22703, AllReduce of one rank"
     assert len(library.burst(4096, "bfloat16", 3)) == 3
     assert calls == [(2048, 9, 0, 0)] * 3
 
 
 @pytest.mark.slow
-def test_a_run_fits_its_time(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_fits_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main(["--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "of 480" in said and "plans at 10 sizes" in said
     assert script.main(["--dry-run", "--budget", "60"]) == 1
 
 
-def test_sizes_are_from_8_bytes_to_1_gib(cases: ModuleType) -> None:
+def test_sizes_are_from_8_bytes_to_1_gib() -> None:
     assert (cases.SIZES[0], cases.SIZES[-1]) == (8, 1 << 30)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
 def test_results_go_where_they_are_collected(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUT", str(tmp_path / "collected"))
     assert script.main(["--quick", "--only", "ring_allreduce", "--budget", "0"]) == 0
     assert {path.suffix for path in (tmp_path / "collected").iterdir()} == {".md", ".json"}
 
 
-def test_what_is_carried_is_pure_python(script: ModuleType, tmp_path: Path) -> None:
-    prepare = importlib.import_module("prepare")
-    asked: list[list[str]] = []
+def test_what_is_carried_is_pure_python(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
     prepare.prepare(tmp_path, asked.append)
     assert asked[0][-len(prepare.PURE) :] == list(prepare.PURE) and "--no-deps" in asked[0]
     (tmp_path / "a").mkdir()
@@ -254,13 +246,13 @@ def test_what_is_carried_is_pure_python(script: ModuleType, tmp_path: Path) -> N
         prepare.prepare(tmp_path, asked.append)
 
 
-def test_no_such_program(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_such_program(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main(["--only", "nonesuch"])
     assert "no program has that in its name" in capsys.readouterr().err
 
 
-def test_arms_alternate(script: ModuleType) -> None:
+def test_arms_alternate() -> None:
     turns: list[str] = []
 
     def arm(name: str) -> Any:
@@ -270,12 +262,12 @@ def test_arms_alternate(script: ModuleType) -> None:
 
         return launch
 
-    a, b = sys.modules["timing"].race([arm("a"), arm("b")], launches=8, burst=2)
+    a, b = timing.race([arm("a"), arm("b")], launches=8, burst=2)
     assert (a.median, b.median, a.launches, b.launches) == (1, 2, 8, 8)
     assert "".join(turns) == "ab" + "abba" * 2
 
 
-def test_the_bytes_of_the_reference(cases: ModuleType) -> None:
+def test_the_bytes_of_the_reference() -> None:
     """kernel-protocol §2, 8 ranks: per-task rings and meshes issue 35 N, fully fused ones 16 N."""
     plans, large = cases.timed(64, 1, "allreduce")
     assert large == ["hm_allreduce 1x8, fuse none"]  # 14 blocks at each of 8 ranks

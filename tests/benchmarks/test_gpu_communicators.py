@@ -6,11 +6,10 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from tests.benchmarks.conftest import module
+from benchmarks.gpu import communicators, two_ranks
 from tests.communicator import cuda
 from tests.communicator.world import alone
 
@@ -21,13 +20,13 @@ SMALL, SIZES = (8, 65536), (8, 1 << 20)
 def all_of(environment: dict[str, str], library: Path) -> list[tuple[str, int, bool]]:
     """Runs the benchmark in a process that knows no other runtime."""
     os.environ.update(environment)
-    rows: Any = module("communicators").all_of("cuda", library, SMALL, SIZES, 3)
+    rows = communicators.all_of("cuda", library, SMALL, SIZES, 3)
     return [(row.ranks, row.size, row.right) for row in rows]
 
 
 def test_processes_and_threads(tmp_path: Path) -> None:
     runtime = cuda.working_runtime(tmp_path)
-    plan = module("two_ranks").of_two_ranks()
+    plan = two_ranks.of_two_ranks()
     library = cuda.library(plan, tmp_path / "kernels", runtime)
     found = alone(all_of, cuda.environment(runtime, "vmm descriptor"), library)
     kinds = ("legacy", "descriptor")
@@ -42,4 +41,4 @@ def test_processes_and_threads(tmp_path: Path) -> None:
 def test_nvcc_builds_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HCCC_GPU_ARCH", raising=False)
     machine = SimpleNamespace(device=SimpleNamespace(hip=False, arch="sm_90"))
-    assert module("two_ranks").built(machine, tmp_path / "kernels").is_file()
+    assert two_ranks.built(machine, tmp_path / "kernels").is_file()

@@ -6,11 +6,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmarks.gpu import cases, interpreter
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
@@ -46,7 +46,7 @@ named = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def plan(name: str, cases: ModuleType) -> Plan:
+def plan(name: str) -> Plan:
     """Compiles the program and options of a name in OPTIONS."""
     program, options = OPTIONS[name]
     return compile_text(Source(f"{name}.rccl", cases.programs()[program]), options).plan
@@ -66,7 +66,7 @@ def results(kernel: CpuLauncher, p: Pattern, request: LaunchRequest) -> list[Arr
 
 @pytest.mark.slow
 @named
-def test_the_same_bits(plan: Plan, interpreter: ModuleType, tmp_path: Path) -> None:
+def test_the_same_bits(plan: Plan, tmp_path: Path) -> None:
     kernels = []
     for kind, made in (
         ("gen", directory.files(Catalogue.of(plan), [CPU])),
@@ -84,7 +84,7 @@ def test_the_same_bits(plan: Plan, interpreter: ModuleType, tmp_path: Path) -> N
 
 
 @named
-def test_the_table_is_the_whole_plan(plan: Plan, interpreter: ModuleType) -> None:
+def test_the_table_is_the_whole_plan(plan: Plan) -> None:
     table = interpreter.op_table(plan)
     width = 8 if len(plan.queues) else 3
     operands = len(plan.src.rank) + len(plan.dst.rank)
@@ -94,9 +94,7 @@ def test_the_table_is_the_whole_plan(plan: Plan, interpreter: ModuleType) -> Non
     assert (np.diff(table.start) >= 0).all()
 
 
-def test_a_program_that_shared_memory_cannot_hold(
-    interpreter: ModuleType, cases: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_shared_memory_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "SHARED_WORDS", 50)
     source = Source("ring.rccl", cases.programs()["ring_allreduce"])
     with pytest.raises(ValueError, match="50 fit"):
@@ -115,9 +113,7 @@ def compiled(command: list[str], where: Path) -> str:
 @named
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
-def test_nvcc_compiles_it(
-    name: str, plan: Plan, interpreter: ModuleType, arch: str, tmp_path: Path
-) -> None:
+def test_nvcc_compiles_it(name: str, plan: Plan, arch: str, tmp_path: Path) -> None:
     interpreter.write(tmp_path, interpreter.files(plan, [CUDA]))
     flags = ["-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v", "-o", "k.cubin"]
     said = compiled([str(NVCC), *flags, f"{plan.name}.cu"], tmp_path)
@@ -128,7 +124,7 @@ def test_nvcc_compiles_it(
 
 @named
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
-def test_clang_compiles_it_for_amd(plan: Plan, interpreter: ModuleType, tmp_path: Path) -> None:
+def test_clang_compiles_it_for_amd(plan: Plan, tmp_path: Path) -> None:
     interpreter.write(tmp_path, interpreter.files(plan, [HIP]))
     device = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc"]
     flags = ["-O3", "-std=c++17", "--no-gpu-bundle-output", "-Wall", "-Wextra", "-o", "k.hsaco"]

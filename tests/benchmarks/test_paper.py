@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.conftest import module_of
+from benchmarks.paper import __main__ as paper
+from benchmarks.paper import backends, expert, table3
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "paper"
 SMALL = (8 << 20, 64 << 20)
-
-
-def module(name: str) -> ModuleType:
-    """Imports a module of `benchmarks/paper`."""
-    return module_of(FOLDER, name)
 
 
 def bench(place: Path, **setting: Any) -> Any:
     """Makes a Bench for small calls."""
-    backends = module("backends")
     return backends.Bench(backends.Setting(sizes=SMALL, **setting), place)
 
 
 def run_command(*arguments: str) -> None:
-    """Runs `python benchmarks/paper ARGUMENTS` in this process."""
-    module("backends")
-    spec = importlib.util.spec_from_file_location("hccc_paper", FOLDER / "__main__.py")
-    assert spec and spec.loader
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.main(list(arguments))
+    """Runs `python -m benchmarks.paper ARGUMENTS` in this process."""
+    paper.main(list(arguments))
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Returns the rows of Table 3 on Topo1."""
-    found = module("table3").rows(bench(tmp_path_factory.mktemp("paper")), (1,))
+    found = table3.rows(bench(tmp_path_factory.mktemp("paper")), (1,))
     return list(found)
 
 
@@ -55,7 +41,7 @@ def test_table_3_has_the_blocks_of_the_paper(rows: list[Any]) -> None:
 
 def test_shares_are_simulated(rows: list[Any], tmp_path: Path) -> None:
     """Faster thread blocks wait more; busy and idle are the whole of a block's life."""
-    faster = list(module("table3").rows(bench(tmp_path, block=25.0), (1,)))
+    faster = list(table3.rows(bench(tmp_path, block=25.0), (1,)))
     for row, fast in zip(rows, faster, strict=True):
         more = fast.facts["ours"][0] - row.facts["ours"][0]
         assert 0 <= more <= 1  # fast blocks keep links waiting for copies: one block more
@@ -66,7 +52,7 @@ def test_shares_are_simulated(rows: list[Any], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_speed_up_beats_the_bound(tmp_path: Path) -> None:
-    table = module("expert").table(bench(tmp_path), "fig8")
+    table = expert.table(bench(tmp_path), "fig8")
     assert {row.cells[2] for row in table.rows} == {"NCCL", "MSCCL"}
     for row in table.rows:
         found = row.facts["speed-ups"]

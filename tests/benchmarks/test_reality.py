@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.reality import reality, tables
 from hccc.predict.nccl.machine import NcclLink, NcclNetwork
-from tests.benchmarks.conftest import FOLDER, module_of
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc
-
-tables = module_of(FOLDER.parent / "reality", "tables")
-reality = module_of(FOLDER.parent / "reality", "reality")
 
 
 @pytest.mark.parametrize("half", [True, False])

@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 
 import hccc
+from benchmarks import faults, rivals, tacos
 from hccc.driver.inputs import load_cluster
 from hccc.ir.collective import OpType
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.passes.verify import verify
 from hccc.synth.bounds.bound import limits
-from tests.benchmarks.conftest import FOLDER, module_of
 from tests.marks import some
 
-tacos = module_of(FOLDER.parent, "tacos")
-rivals = module_of(FOLDER.parent, "rivals")
-faults = module_of(FOLDER.parent, "faults")
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 SIZE = 1 << 30
 
@@ -90,6 +87,7 @@ def test_every_fault_gives_a_proved_plan(case: str, op: str) -> None:
 def test_a_case_of_faults(case: str) -> None:
     row = faults.row((case, "allgather", 1 << 26))
     assert not row.refused and row.ranks == (14 if "failed" in case else 16)
+    assert row.rings is not None and row.ceiling is not None
     assert row.share <= 1 and row.rings <= row.ceiling
     assert (row.predicted is None) == ("Gbps" in case)
     assert row.algbw * BYTES_PER_US > 0 and faults.table([row]).row_count == 1

@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 import hccc
+from benchmarks import over_sizes, shares, speed, steps
 from hccc.base.diagnostics import Source
 from hccc.driver.inputs import load_cluster, parse_cluster
 from hccc.ir.topology import same
 from hccc.synth.synthesis import program_text
-from tests.benchmarks.conftest import FOLDER, module_of
 
-speed = module_of(FOLDER.parent, "speed")
-steps = module_of(FOLDER.parent, "steps")
-over_sizes = module_of(FOLDER.parent, "over_sizes")
-shares = module_of(FOLDER.parent, "shares")
-CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+ROOT = Path(__file__).parents[2]
+CLUSTERS = ROOT / "examples" / "clusters"
 
 
 @pytest.mark.parametrize(("name", "fours", "eights"), [("4+8", 1, 1), ("4x2+8x2", 2, 2)])
@@ -69,9 +66,10 @@ def test_one_size_over_its_rivals() -> None:
 
 def test_an_unknown_case_is_refused() -> None:
     done = subprocess.run(
-        [sys.executable, str(FOLDER.parent / "synthesis.py"), "--speed", "--clusters", "17-H20"],
+        [sys.executable, "-m", "benchmarks.synthesis", "--speed", "--clusters", "17-H20"],
         capture_output=True,
         text=True,
         check=False,
+        cwd=ROOT,
     )
     assert done.returncode == 2 and "17-H20" in done.stderr and "16-H20" in done.stderr

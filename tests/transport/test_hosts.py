@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.conftest import FOLDER, module_of
+import benchmarks.namespaces as namespaces
 from tests.transport.conftest import SIZE, opened
 from tests.transport.ends import LINE, EndProcess, Message
 
-BENCHMARKS = FOLDER.parent
-namespaces = module_of(BENCHMARKS, "namespaces")
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,9 +95,11 @@ def test_no_namespace_is_left() -> None:
 
 
 def test_the_benchmark_runs() -> None:
-    command = [sys.executable, str(Path(BENCHMARKS) / "transport.py"), "--json"]
+    command = [sys.executable, "-m", "benchmarks.transport", "--json"]
     command += ["--rates", "10", "--sizes", "64K,1M", "--iters", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT
+    )
     rows = json.loads(done.stdout)["rows"]
     assert [row["size"] for row in rows] == [1 << 16, 1 << 20]
     assert all(0 < row["share"] < 5 for row in rows)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.marks import slow
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
@@ -22,6 +21,7 @@ from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
+from tests.marks import slow
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RING, RHD = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "rhd_allreduce.rccl"

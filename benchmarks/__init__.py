@@ -1,0 +1,1 @@
+"""benchmarks: measurements of hccc, `python -m benchmarks.NAME` in the repository's root."""

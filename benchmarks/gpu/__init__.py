@@ -1,0 +1,1 @@
+"""benchmarks.gpu: generated kernels on a GPU, checked and timed beside interpreted ones."""

@@ -1,0 +1,1 @@
+"""benchmarks.paper: ResCCL's evaluation, repeated in hccc's simulator."""

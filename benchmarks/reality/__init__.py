@@ -1,0 +1,1 @@
+"""benchmarks.reality: the model of NCCL and RCCL beside published measurements."""
