@@ -95,7 +95,7 @@ def names() -> list[str]:
 
 
 def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], list[str]]:
-    """Returns the plans to time whose name contains `only`, and the names of those that do not fit.
+    """Returns the plans to time whose name contains `only`, and the names of plans that do not fit.
 
     The plans have as many channels as fill the device. capacity: thread blocks that it holds at
     once.

@@ -198,7 +198,7 @@ def as_processes(
 
 
 def waited_in_vain(c: Communicator, stream: int) -> dict[str, Any]:
-    """Returns what a rank learns whose peer is killed: result and text."""
+    """Lets rank 1 be killed while rank 0 waits for it; returns rank 0's result and error text."""
     if c.rank:
         time.sleep(KILLED_AFTER_S)
         os.kill(os.getpid(), signal.SIGKILL)
