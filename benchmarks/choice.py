@@ -60,7 +60,7 @@ NODES = ("dgx-h100", "mi300x")
 
 
 @dataclass(frozen=True)
-class Row:
+class ChoiceRow:
     """One algorithm on one cluster: µs at each size; best, nccl: None where there is none."""
 
     algorithm: str
@@ -142,7 +142,7 @@ def nccl(op: str, t: Topology, sizes: Sequence[int]) -> tuple[float, ...] | None
     return tuple(one.time_us for one in found)
 
 
-def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
+def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> ChoiceRow:
     """Measures one algorithm on one cluster."""
     algorithm, name = case
     t, file = site(name), EXAMPLES / f"{algorithm}.rccl"
@@ -150,7 +150,7 @@ def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
     plain = driver.compile_text(transfer.read(file), Options(prove=False, tune="off"), t)
     c = made.program.collective
     least = limits(t, c.op, c.root)
-    return Row(
+    return ChoiceRow(
         algorithm,
         name,
         sizes,
@@ -168,7 +168,7 @@ def over(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
     return ratio
 
 
-def cells(one: Row) -> list[str]:
+def cells(one: ChoiceRow) -> list[str]:
     """Writes the ratios of a row: the median (best) or geometric mean of each, and the worst."""
     shown = []
     if one.best is None:
@@ -186,7 +186,7 @@ def cells(one: Row) -> list[str]:
     return [*shown, f"{np.exp(np.log(ratio).mean()):.2f}", f"{ratio.min():.2f}"]
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[ChoiceRow]) -> Table:
     """Makes the table: a line for each case."""
     found = Table("algorithm", "cluster", title="Chosen for the cluster, 1 KiB to 4 GiB, simulated")
     for name in (

@@ -50,7 +50,7 @@ PROGRAMS = {"allreduce": ("two-shot", "direct", "ring"), "allgather": ("direct",
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class BuiltLibrary:
     """A library of a few programs, and the folder where it was built."""
 
     name: str
@@ -59,7 +59,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CpuRow:
     """One case.
 
     seconds: of a call, by system; plan: that hccc's registered call took; memory: of registered
@@ -74,7 +74,7 @@ class Row:
     memory: float
 
 
-class Ranks:
+class SystemRanks:
     """All ranks of one system, each a process at the other end of a pipe."""
 
     def __init__(self, pipes: Sequence[Connection]) -> None:
@@ -107,7 +107,7 @@ def has(python: str, module: str) -> bool:
 @contextmanager
 def systems(
     names: Sequence[str], n: int, python: str, libraries: Sequence[Path]
-) -> Iterator[dict[str, Ranks]]:
+) -> Iterator[dict[str, SystemRanks]]:
     """Starts the ranks of all systems, and ends them."""
     key = secrets.token_bytes(16)
     with Listener(("127.0.0.1", 0), authkey=key, backlog=64) as listener:
@@ -120,7 +120,7 @@ def systems(
         for pipe in everybody:  # they meet once all are connected
             system, rank = pipe.recv()
             pipes[system][rank] = pipe
-        found = {s: Ranks([ranks[r] for r in range(n)]) for s, ranks in pipes.items()}
+        found = {s: SystemRanks([ranks[r] for r in range(n)]) for s, ranks in pipes.items()}
         try:
             yield found
         finally:
@@ -198,7 +198,7 @@ def moved(n: int, size: int) -> int:
 
 
 def measured(
-    found: dict[str, Ranks], collective: str, plan: str, n: int, size: int, rounds: int
+    found: dict[str, SystemRanks], collective: str, plan: str, n: int, size: int, rounds: int
 ) -> dict[str, float]:
     """Returns the seconds of a call, by system and memory: medians of `rounds` rounds."""
     count = count_of(collective, size, n)
@@ -226,7 +226,7 @@ def profiled(place: Path, n: int) -> Path:
     return made
 
 
-def library(collective: str, n: int, place: Path) -> Library:
+def library(collective: str, n: int, place: Path) -> BuiltLibrary:
     """Builds a few programs as one library for the CPU.
 
     It takes the best for each size by simulated time on what was measured of this machine.
@@ -240,7 +240,7 @@ def library(collective: str, n: int, place: Path) -> Library:
     compiled = hccc.compile(programs, options, cluster=profiled(place, n), name=name)
     hccc.write(compiled, place / name, ["cpu"])
     built(place / name, ["float32"], ["sum"])
-    return Library(name, place / name, compiled)
+    return BuiltLibrary(name, place / name, compiled)
 
 
 def command(*words: str) -> None:
@@ -250,7 +250,7 @@ def command(*words: str) -> None:
         raise SystemExit(done.stderr)
 
 
-def plan_of(library: Library, size: int, in_place: bool) -> str:
+def plan_of(library: BuiltLibrary, size: int, in_place: bool) -> str:
     """Returns the program that a call of `size` bytes takes."""
     return Path(library.compiled.at(size, in_place).plan.source).stem.partition("_")[2]
 
@@ -260,7 +260,9 @@ def count_of(collective: str, size: int, n: int) -> int:
     return max(1, size // 4 // (1 if collective == "allreduce" else n))
 
 
-def rows(given: argparse.Namespace, n: int, names: Sequence[str], stream: float) -> Iterator[Row]:
+def rows(
+    given: argparse.Namespace, n: int, names: Sequence[str], stream: float
+) -> Iterator[CpuRow]:
     """Measures all cases of n ranks."""
     made = {c: library(c, n, given.place) for c in given.collectives}
     with systems(names, n, given.python, [one.place for one in made.values()]) as found:
@@ -270,10 +272,10 @@ def rows(given: argparse.Namespace, n: int, names: Sequence[str], stream: float)
                 seconds = measured(found, collective, ours.name, n, size, given.rounds)
                 share = moved(n, size) / stream / 1e9 / seconds["hccc registered"]
                 plan = plan_of(ours, size, collective == "allreduce")
-                yield Row(n, collective, size, seconds, plan, share)
+                yield CpuRow(n, collective, size, seconds, plan, share)
 
 
-def table(found: Sequence[Row], stream: float, form: box.Box) -> Table:
+def table(found: Sequence[CpuRow], stream: float, form: box.Box) -> Table:
     """Makes the table: GB/s (algbw) of each system, and the rivals' times over ours.
 
     Those are of registered and of foreign buffers.

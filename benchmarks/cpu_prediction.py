@@ -63,7 +63,7 @@ F8 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PredictionRow:
     """One algorithm and size (bytes): µs measured and predicted."""
 
     algorithm: str
@@ -126,18 +126,18 @@ def _cases(
 
 def compare(
     seconds: float, workers: int = 0, node: Topology | None = None
-) -> tuple[Topology, list[Row]]:
+) -> tuple[Topology, list[PredictionRow]]:
     """Profiles the machine (without `node`), measures, predicts."""
     node, chosen = node or profile("cpu", RANKS, seconds).topology, plans()
     times = measure(chosen, SIZES, 2 * seconds, workers)
     return node, [
-        Row(plan.name, size, time, predict(node, plan, size, workers))
+        PredictionRow(plan.name, size, time, predict(node, plan, size, workers))
         for plan, row in zip(chosen, times, strict=True)
         for size, time in zip(SIZES, row, strict=True)
     ]
 
 
-def agreement(rows: Sequence[Row]) -> tuple[float, float]:
+def agreement(rows: Sequence[PredictionRow]) -> tuple[float, float]:
     """Returns the part of the rows predicted within 30 %, and the median error."""
     ratio = np.array([r.predicted / r.measured for r in rows])
     near = (ratio <= WITHIN) & (ratio >= 1 / WITHIN)
@@ -164,7 +164,7 @@ def kendall(x: Sequence[float], y: Sequence[float]) -> float:
     return float((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()))
 
 
-def correlations(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+def correlations(rows: Sequence[PredictionRow]) -> dict[str, tuple[float, float]]:
     """Returns Spearman's and Kendall's correlation, over everything and within each size."""
     groups = {"all": list(rows)}
     groups |= {_size(size): [r for r in rows if r.size == size] for size in SIZES}
@@ -198,7 +198,7 @@ def main() -> None:
     _print(node, rows)
 
 
-def _print(node: Topology, rows: Sequence[Row]) -> None:
+def _print(node: Topology, rows: Sequence[PredictionRow]) -> None:
     cores = f"{node.cores[0]} cores, {os.cpu_count()} in all"
     table = Table(title=f"{node.devices[0].name}, {cores}: µs a launch")
     for column in ("algorithm", "size", "measured", "predicted", "predicted / measured"):

@@ -59,7 +59,7 @@ FAULTS: dict[str, Faults] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FaultRow:
     """One case and collective.
 
     algbw: GB/s; share: of the bound; rings: NCCL's time over ours, ceiling: over the bound,
@@ -97,7 +97,7 @@ def topology(case: str) -> Topology:
     return load_cluster(EXAMPLES / "clusters" / f"{name}.cluster", failed, degraded)
 
 
-def row(given: tuple[str, str, int]) -> Row:
+def row(given: tuple[str, str, int]) -> FaultRow:
     """Synthesizes and measures one case and collective."""
     case, op, size = given
     try:
@@ -107,16 +107,16 @@ def row(given: tuple[str, str, int]) -> Row:
         seconds = time.perf_counter() - begin
         return measured(case, op, t, made, seconds)
     except UserError as error:
-        return Row(case, op, refused=error.problem.message)
+        return FaultRow(case, op, refused=error.problem.message)
 
 
-def measured(case: str, op: str, t: Topology, made: Synthesis, seconds: float) -> Row:
+def measured(case: str, op: str, t: Topology, made: Synthesis, seconds: float) -> FaultRow:
     """Compares what was synthesized with NCCL's rings, with an ideal ring and with the bound."""
     compiled, ours = compile_candidate(made.program, t, made.size)
     collective, bound = made.program.collective.op, made.bound.time
     ring = rivals.nccl_ring(compiled, t, made.size)
     ideal, cut = rivals.ideal_ring(t, collective), made.bound.cut
-    return Row(
+    return FaultRow(
         case,
         op,
         len(t),
@@ -142,7 +142,7 @@ def _predicted(t: Topology, made: Synthesis, ours: float) -> float | None:
         return None
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[FaultRow]) -> Table:
     """Makes the table: a line for each row."""
     shown = Table("case", "collective", title="HeteCCL's clusters, over a simulated NCCL ring")
     for name in (

@@ -32,14 +32,14 @@ SLICE = 1 << 20  # bytes; staging.h
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Part(ctypes.Structure):
+class IoVector(ctypes.Structure):
     """The C struct iovec."""
 
     _fields_ = (("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
 @dataclass(frozen=True)
-class Row:
+class CopyRow:
     """Medians of one size, in seconds."""
 
     bytes: int
@@ -62,8 +62,8 @@ def read(process: int, address: int, into: Any) -> None:
     """
     done = 0
     while done < into.nbytes:
-        here = Part(into.ctypes.data + done, into.nbytes - done)
-        there = Part(address + done, into.nbytes - done)
+        here = IoVector(into.ctypes.data + done, into.nbytes - done)
+        there = IoVector(address + done, into.nbytes - done)
         got = LIBC.process_vm_readv(process, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
         if got <= 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -85,7 +85,7 @@ def timed(action: Any, *arguments: Any) -> float:
     return time.perf_counter() - start
 
 
-def rows(sizes: list[int], iters: int) -> list[Row]:
+def rows(sizes: list[int], iters: int) -> list[CopyRow]:
     """Measures each size, both ways in turn."""
     most = max(sizes)
     here, there = multiprocessing.Pipe()
@@ -103,7 +103,7 @@ def rows(sizes: list[int], iters: int) -> list[Row]:
                 first = timed(read, owner.pid, address, into[:size])
                 times.append((first, timed(stage, buffer[:size], shared, into[:size])))
             medians = [statistics.median(one) for one in zip(*times[2:], strict=True)]
-            made.append(Row(size, medians[0], medians[1]))
+            made.append(CopyRow(size, medians[0], medians[1]))
             assert (into[:size] == 7).all()
     finally:
         here.send(None)

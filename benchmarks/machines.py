@@ -43,7 +43,7 @@ Case = tuple[Path, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MachineRow:
     """One machine, alone or as several nodes.
 
     path: of the file; cuts, trees: GB/s by collective; links: GPUs joined directly, as pairs;
@@ -67,7 +67,7 @@ class Row:
         return self.path.name
 
 
-def row(path: Path, nodes: int) -> Row:
+def row(path: Path, nodes: int) -> MachineRow:
     """Imports and bounds one file.
 
     Raises:
@@ -79,7 +79,7 @@ def row(path: Path, nodes: int) -> Row:
     found = bounds(made.topology, path.name, SIZE).found
     end = time.perf_counter()
     first = made.machines[0]
-    return Row(
+    return MachineRow(
         path,
         made.topology.n_nodes,
         first.gpus,
@@ -93,7 +93,7 @@ def row(path: Path, nodes: int) -> Row:
     )
 
 
-def share(case: Case) -> shares.Row:
+def share(case: Case) -> shares.ShareRow:
     """Synthesizes one case, and returns what it reaches.
 
     Raises:
@@ -103,12 +103,12 @@ def share(case: Case) -> shares.Row:
     t = import_machines([path], nodes=nodes).topology
     name = path.name if nodes == 1 else f"{nodes} x {path.name}"
     try:
-        return shares.Row(name, op, size, *shares.reached(t, op, size))
+        return shares.ShareRow(name, op, size, *shares.reached(t, op, size))
     except UserError as error:
-        return shares.Row(name, op, size, refused=error.problem.message)
+        return shares.ShareRow(name, op, size, refused=error.problem.message)
 
 
-def all_shares(cases: Sequence[Case], workers: int) -> list[shares.Row]:
+def all_shares(cases: Sequence[Case], workers: int) -> list[shares.ShareRow]:
     """Synthesizes all cases, several at a time; returns what each reaches, in order."""
     with ProcessPoolExecutor(workers) as pool:
         done = pool.map(share, cases)
@@ -116,7 +116,7 @@ def all_shares(cases: Sequence[Case], workers: int) -> list[shares.Row]:
         return list(track(done, "Synthesising", len(cases), console=console, transient=True))
 
 
-def worst_table(found: Sequence[shares.Row]) -> Table:
+def worst_table(found: Sequence[shares.ShareRow]) -> Table:
     """Makes the table of the cases with the least shares, and how they were made or why not."""
     shown = Table("machine", "collective", "share", "method", title="Least shares")
     for one in sorted(found, key=lambda one: -one.share)[-WORST:]:
@@ -124,7 +124,7 @@ def worst_table(found: Sequence[shares.Row]) -> Table:
     return shown
 
 
-def rows(directory: Path, nodes: Sequence[int]) -> Iterator[Row | str]:
+def rows(directory: Path, nodes: Sequence[int]) -> Iterator[MachineRow | str]:
     """Yields all machines below a directory, and of other files why they are none."""
     paths = sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES and p.is_file())
     for path in track(paths, "Bounding", console=Console(stderr=True), transient=True):
@@ -134,7 +134,7 @@ def rows(directory: Path, nodes: Sequence[int]) -> Iterator[Row | str]:
             yield f"{path.name}: {error.problem.message}"
 
 
-def table(found: Sequence[Row]) -> Table:
+def table(found: Sequence[MachineRow]) -> Table:
     """Makes the table of the machines."""
     names = list(dict.fromkeys(name for one in found for name in one.cuts))
     shown = Table(title="GB/s that no schedule beats, as sizes grow")
@@ -158,7 +158,7 @@ def table(found: Sequence[Row]) -> Table:
     return shown
 
 
-def _rates(one: Row, name: str) -> str:
+def _rates(one: MachineRow, name: str) -> str:
     """Writes the rate of a cut as `267`, and where trees reach less, as `267 (201)`."""
     if name not in one.cuts:
         return ""
@@ -179,9 +179,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     every = list(rows(given.directory, [int(n) for n in given.nodes.split(",")]))
-    found = [one for one in every if isinstance(one, Row)]
+    found = [one for one in every if isinstance(one, MachineRow)]
     none = [one for one in every if isinstance(one, str)]
-    made = list[shares.Row]()
+    made = list[shares.ShareRow]()
     if not given.bounds_only:
         machines = [(one.path, one.nodes) for one in found if one.gpus * one.nodes > 1]
         wanted = product(machines, given.collectives)

@@ -22,7 +22,7 @@ Case = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SizeRow:
     """One collective on one cluster at one size. time, best: µs of ours and of the best rival;
     refused: why there is none."""
 
@@ -41,22 +41,22 @@ class Row:
         return self.best / self.time if self.time else 0.0
 
 
-def row(case: Case) -> Row:
+def row(case: Case) -> SizeRow:
     """Synthesizes one case, and simulates all its rivals."""
     name, op, size = case
     t = load_cluster(EXAMPLES / "clusters" / f"{name}.cluster")
     try:
         made = hccc.synthesize(t, op, size)
     except UserError as error:
-        return Row(name, op, size, refused=error.problem.message)
+        return SizeRow(name, op, size, refused=error.problem.message)
     others = rivals.of(t, made.program.collective.op, size)
     if not others:
-        return Row(name, op, size, made.best.name, made.best.time or 0.0, refused="no rival")
+        return SizeRow(name, op, size, made.best.name, made.best.time or 0.0, refused="no rival")
     best = others[0]
-    return Row(name, op, size, made.best.name, made.best.time or 0.0, best.name, best.time)
+    return SizeRow(name, op, size, made.best.name, made.best.time or 0.0, best.name, best.time)
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[SizeRow]) -> Table:
     """Makes the table: a line for each cluster and collective."""
     sizes = sorted({one.size for one in rows})
     shown = Table("cluster", "collective", title="Time of the best rival over ours")

@@ -30,7 +30,7 @@ Case = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ShareRow:
     """One synthesis. share: of the optimum, more: the same with MORE thread blocks a rank, 0 where
     nobody asked; trees: whether the optimum is less than the cut has; seconds: of the first."""
 
@@ -45,8 +45,8 @@ class Row:
     refused: str = ""
 
 
-class Reached(NamedTuple):
-    """The `method`, `share`, `more`, `trees` and `seconds` of a Row."""
+class ReachedShare(NamedTuple):
+    """The `method`, `share`, `more`, `trees` and `seconds` of a ShareRow."""
 
     method: str
     share: float
@@ -55,7 +55,7 @@ class Reached(NamedTuple):
     seconds: float
 
 
-def reached(t: Topology, op: str, size: int) -> Reached:
+def reached(t: Topology, op: str, size: int) -> ReachedShare:
     """Synthesizes a collective, and again with MORE thread blocks where it falls short of LEAST.
 
     Raises:
@@ -71,20 +71,20 @@ def reached(t: Topology, op: str, size: int) -> Reached:
         again = hccc.synthesize(t, op, size, options=Options(max_sms=MORE))
         more = optimum / (again.best.time or float("nan"))
     lower = optimum > found.bound.time * (1 + 1e-6)
-    return Reached(made.best.name, share, more, lower, made.seconds)
+    return ReachedShare(made.best.name, share, more, lower, made.seconds)
 
 
-def row(case: Case) -> Row:
+def row(case: Case) -> ShareRow:
     """Synthesizes a collective for one cluster that ships."""
     name, op, size = case
     try:
         found = reached(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"), op, size)
     except hccc.UserError as error:
-        return Row(name, op, size, refused=error.problem.message)
-    return Row(name, op, size, *found)
+        return ShareRow(name, op, size, refused=error.problem.message)
+    return ShareRow(name, op, size, *found)
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[ShareRow]) -> Table:
     """Makes the table: a line for each cluster and size, a column for each collective."""
     ops = list(dict.fromkeys(one.collective for one in rows))
     found = Table("cluster", "bytes", title=f"Share of the optimum (with {MORE} thread blocks)")
@@ -97,7 +97,7 @@ def table(rows: list[Row]) -> Table:
     return found
 
 
-def cell(one: Row) -> str:
+def cell(one: ShareRow) -> str:
     """Writes a share as `0.986`, with that of more thread blocks in parentheses."""
     if one.refused:
         return "none"
@@ -105,7 +105,7 @@ def cell(one: Row) -> str:
     return f"{one.share:.3f}{more}"
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[ShareRow]) -> str:
     """Says how many rows reach LEAST."""
     found = [one for one in rows if not one.refused]
     short = [one for one in found if one.share < LEAST]

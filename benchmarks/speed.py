@@ -41,7 +41,7 @@ LAUNCHER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SpeedCase:
     """One synthesis. cluster: its text; published: seconds of others; reach: the seconds that are
     wanted."""
 
@@ -53,7 +53,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SpeedRow:
     """One case. whole, engine: seconds, None where it took too long; memory: MiB; share: of the
     bound; refused: what failed."""
 
@@ -79,22 +79,23 @@ def mix(fours: int, eights: int) -> str:
     )
 
 
-def cases() -> list[Case]:
+def cases() -> list[SpeedCase]:
     """Returns the cases of HeteCCL's Table 1 and of SyCCL's Table 5."""
     found = [
-        Case(f"{n} H20", "allgather", mix(*MIXES[n]), f"HeteCCL {HETECCL[n]}", 1.0) for n in MIXES
+        SpeedCase(f"{n} H20", "allgather", mix(*MIXES[n]), f"HeteCCL {HETECCL[n]}", 1.0)
+        for n in MIXES
     ]
     h800 = {n: (EXAMPLES / "clusters" / f"syccl-h800-{n}.cluster").read_text() for n in (64, 512)}
     return [
         *found,
-        Case("64 H800", "allgather", h800[64], "SyCCL 0.4-10.8", 10.0),
-        Case("512 H800", "allgather", h800[512], "SyCCL 85-14,146; TACOS 7-129", 10.0),
-        Case("64 H800", "alltoall", h800[64], "SyCCL 1.3-29.8, mean 5.7", 1.0),
-        Case("512 H800", "alltoall", h800[512], "none", 30.0),
+        SpeedCase("64 H800", "allgather", h800[64], "SyCCL 0.4-10.8", 10.0),
+        SpeedCase("512 H800", "allgather", h800[512], "SyCCL 85-14,146; TACOS 7-129", 10.0),
+        SpeedCase("64 H800", "alltoall", h800[64], "SyCCL 1.3-29.8, mean 5.7", 1.0),
+        SpeedCase("512 H800", "alltoall", h800[512], "none", 30.0),
     ]
 
 
-def row(case: Case, limit: float) -> Row:
+def row(case: SpeedCase, limit: float) -> SpeedRow:
     """Measures one case, no command longer than `limit` seconds."""
     head = case.name, case.collective, case.published, case.reach
     with tempfile.TemporaryDirectory() as folder:
@@ -115,15 +116,15 @@ def row(case: Case, limit: float) -> Row:
         ]
         code, first, _ = timed(command, limit)
         if code != 0:
-            return Row(*head, whole=first, refused=f"{code}, after {first:.0f} s")
+            return SpeedRow(*head, whole=first, refused=f"{code}, after {first:.0f} s")
         code, whole, memory = timed(command, limit)
         if code != 0:
-            return Row(
+            return SpeedRow(
                 *head, whole=whole, refused=f"{code}, after {whole:.0f} s; {first:.0f} before"
             )
         engine = _engine_apart(cluster, case.collective, limit)
         share, method = comments(out.read_text())
-    return Row(*head, whole, engine, memory, share, method)
+    return SpeedRow(*head, whole, engine, memory, share, method)
 
 
 def _engine_apart(cluster: Path, collective: str, limit: float) -> float | None:
@@ -186,7 +187,7 @@ def engine(path: Path, collective: str) -> float:
     return seconds
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[SpeedRow]) -> Table:
     """Makes the table: a line for each row."""
     shown = Table("GPUs", "collective", title="hccc synth, 1 GiB")
     for name in ("whole s", "engine s", "reach s", "MiB", "of the bound"):

@@ -22,7 +22,7 @@ Case = tuple[str, int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StepRow:
     """One cluster and number of chunks a rank. ended: why a solver stopped above the bound."""
 
     cluster: str
@@ -36,7 +36,7 @@ class Row:
     ended: str = ""
 
 
-def row(case: Case) -> Row:
+def row(case: Case) -> StepRow:
     """Searches schedules for one case, greedily and then with a solver."""
     from hccc.driver.inputs import load_cluster
     from hccc.synth.cegis.synthesize import synthesize
@@ -60,7 +60,7 @@ def row(case: Case) -> Row:
         if wrong := violations(one, c, demand):
             raise SystemExit(f"{name}, {chunks} chunks: not valid: {wrong[0]}")
     ended = outcome.trace[-1].verdict.value if outcome.gap and outcome.trace else ""
-    return Row(
+    return StepRow(
         name,
         c.n,
         chunks,
@@ -73,7 +73,7 @@ def row(case: Case) -> Row:
     )
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[StepRow]) -> Table:
     """Makes the table: a line for each row."""
     shown = Table("cluster", title="N_step over the integer bound, AllGather")
     for name in ("GPUs", "chunks", "bound", "greedy", "s", "repair", "s", "over"):

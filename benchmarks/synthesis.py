@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Row:
+class SynthesisRow:
     """share: of the bound; nccl: its time over ours, None where it is not known; seconds: of the
     synthesis; refused: why there is no program."""
 
@@ -57,21 +57,21 @@ class Row:
     refused: str = ""
 
 
-def row(case: Case) -> Row:
+def row(case: Case) -> SynthesisRow:
     """Synthesizes one case, and predicts NCCL's time for it."""
     name, op, size = case
     t = hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster")
     try:
         made = hccc.synthesize(t, op, size)
     except hccc.UserError as error:
-        return Row(name, op, size, refused=error.problem.message)
+        return SynthesisRow(name, op, size, refused=error.problem.message)
     time = made.best.time or float("nan")
     try:
         machine = replace(library.of(t), nvls=False)
         nccl = predict(machine, made.program.collective.op, [size])[0].time_us / time
     except hccc.UserError:
         nccl = None
-    return Row(name, op, size, made.best.name, made.share(), nccl, made.seconds)
+    return SynthesisRow(name, op, size, made.best.name, made.share(), nccl, made.seconds)
 
 
 def cases(given: argparse.Namespace) -> list[Case]:
@@ -87,7 +87,7 @@ def cases(given: argparse.Namespace) -> list[Case]:
     return list(product(small, given.collectives, given.sizes))
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[SynthesisRow]) -> Table:
     """Makes the table: a line for each row."""
     found = Table("cluster", "collective", title="hccc synth, simulated")
     for name in ("bytes", "of the bound", "NCCL over it", "seconds"):

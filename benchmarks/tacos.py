@@ -66,7 +66,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TacosResult:
     """The best schedule of several seeds. time: µs in the loop's own model; seconds: of all
     seeds."""
 
@@ -100,7 +100,9 @@ def links(t: Topology, *, nics: bool = False) -> Links:
     return Links(n, use, alpha, rate, np.concatenate([found.capacity, rate[inside]]))
 
 
-def best(t: Topology, op: OpType, chunks: int, size: int = 1 << 30, seeds: int = SEEDS) -> Made:
+def best(
+    t: Topology, op: OpType, chunks: int, size: int = 1 << 30, seeds: int = SEEDS
+) -> TacosResult:
     """Returns the fastest, in its own model, of `seeds` schedules of `chunks` chunks a rank.
 
     Raises:
@@ -125,7 +127,7 @@ def best(t: Topology, op: OpType, chunks: int, size: int = 1 << 30, seeds: int =
         total += took
         parts.append(schedule)
     made = from_schedules("TACOS_like", t, op, 0, owner, parts[0], parts[1])
-    return Made(made, total, time.perf_counter() - begin)
+    return TacosResult(made, total, time.perf_counter() - begin)
 
 
 def gathered(net: Links, owner: I4, nbytes: float, seed: int) -> tuple[float, Schedule]:
@@ -247,7 +249,7 @@ def _wanted(has: B1, promised: B1, src: int, dst: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TacosRow:
     """One cluster and number of chunks. own, simulated: GB/s of algbw in its own model and in the
     simulator; bound: of the narrowest cut."""
 
@@ -270,7 +272,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    op, rows = collective_named(given.collective), list[Row]()
+    op, rows = collective_named(given.collective), list[TacosRow]()
     for path in given.clusters:
         t = load_cluster(path)
         bound = limits(t, op).at(given.bytes)
@@ -281,7 +283,7 @@ def main() -> None:
             own, run, most = (
                 given.bytes / BYTES_PER_US / x for x in (made.time, simulated, bound.time)
             )
-            rows.append(Row(path.stem, len(t), chunks, own, run, most, made.seconds))
+            rows.append(TacosRow(path.stem, len(t), chunks, own, run, most, made.seconds))
     if given.json:
         print(json.dumps([asdict(one) for one in rows]))
         return

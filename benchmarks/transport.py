@@ -37,7 +37,7 @@ LARGEST = 1 << 26
 SPIN_S, READY_S = 0.0005, 30.0
 
 
-class Rank:
+class TransportRank:
     """One end of the line: a window, a ring of transfers and a counter."""
 
     def __init__(self, rank: int) -> None:
@@ -83,7 +83,7 @@ class Rank:
 
 def serve_rank(rank: int) -> None:
     """Runs the process of a rank. Rank 0 reads sizes, and answers with seconds."""
-    end = Rank(rank)
+    end = TransportRank(rank)
     end.join()
     for value, line in enumerate(sys.stdin, 1):
         begin = time.perf_counter()
@@ -121,7 +121,7 @@ def serve_socket(rank: int, address: str) -> None:
         print(time.perf_counter() - begin, flush=True)
 
 
-class Pair:
+class RankPair:
     """Two processes, one on each host."""
 
     def __init__(self, ends: list[Host], *words: str) -> None:
@@ -175,18 +175,18 @@ class Pair:
             process.communicate(timeout=30)
 
 
-def transports(ends: list[Host]) -> Pair:
+def transports(ends: list[Host]) -> RankPair:
     """Starts two ranks and connects them."""
-    pair = Pair(ends)
+    pair = RankPair(ends)
     blobs = [pair.read(rank) for rank in range(2)]
     for rank in range(2):
         pair.write(rank, blobs[1 - rank])
     return pair
 
 
-def sockets(ends: list[Host]) -> Pair:
+def sockets(ends: list[Host]) -> RankPair:
     """Starts two sockets and connects them."""
-    pair = Pair(ends, "--socket", ends[1].address)
+    pair = RankPair(ends, "--socket", ends[1].address)
     for rank in (1, 0):
         pair.read(rank)
     pair.write(0, "connect")
@@ -194,7 +194,7 @@ def sockets(ends: list[Host]) -> Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TransportRow:
     """One rate and size. share, socket_share: of the line's rate, by the transport and by the
     socket."""
 
@@ -206,11 +206,11 @@ class Row:
     socket_share: float
 
 
-def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[Row]:
+def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[TransportRow]:
     """Measures all sizes at one rate."""
     rows = []
     with hosts(2, f"{gbit:g}gbit") as ends:
-        ways: list[Pair] = [make(ends) for make in (transports, sockets)]
+        ways: list[RankPair] = [make(ends) for make in (transports, sockets)]
         for size in sizes:
             times: list[list[float]] = [[], []]
             for i in range(iters + 2):
@@ -220,13 +220,15 @@ def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[Row]:
                         took.append(seconds)
             a, b = (statistics.median(one) for one in times)
             line = gbit * 1e9 / 8
-            rows.append(Row(gbit, size, a * 1e6, b * 1e6, size / a / line, size / b / line))
+            rows.append(
+                TransportRow(gbit, size, a * 1e6, b * 1e6, size / a / line, size / b / line)
+            )
         for way in ways:
             way.end()
     return rows
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[TransportRow]) -> Table:
     """Makes the table: a line for each row."""
     made = Table("Gbit/s", "KiB", "µs", "share of the line", "socket, µs", "share")
     for row in rows:

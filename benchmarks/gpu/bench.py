@@ -16,11 +16,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu import cases, communicators, estimate, two_ranks
-from benchmarks.gpu.cases import Case, Settings
+from benchmarks.gpu.cases import GpuCase, GpuSettings
 from benchmarks.gpu.data import UNWRITTEN, memory, same
-from benchmarks.gpu.measured_machine import Gpu, Host, Kernel, Kind, Machine, build_all
+from benchmarks.gpu.measured_machine import (
+    GpuMachine,
+    HostMachine,
+    KernelKind,
+    MeasuredKernel,
+    MeasuredMachine,
+    build_all,
+)
 from benchmarks.gpu.paths import ROOT
-from benchmarks.gpu.results import Cell, Check, Copy, Results
+from benchmarks.gpu.results import Cell, Check, CopyPoint, GpuResults
 from benchmarks.gpu.sweep import Sweep
 from benchmarks.gpu.timing import GRACE, Budget, race, summary, watchdog
 from hccc.base.diagnostics import UserError
@@ -39,14 +46,19 @@ NO_GPU = 2  # exit status
 FAULTS = 2  # after so many lost launches the device is not worth more time
 
 
-class Bench:
+class GpuBench:
     """One run: the machine, what to measure, and the results."""
 
     def __init__(
-        self, machine: Machine, settings: Settings, place: Path, out: Path, words: Sequence[str]
+        self,
+        machine: MeasuredMachine,
+        settings: GpuSettings,
+        place: Path,
+        out: Path,
+        words: Sequence[str],
     ) -> None:
         self.machine, self.settings, self.place, self.out = machine, settings, place, out
-        self.results = Results(
+        self.results = GpuResults(
             date=datetime.now().astimezone().isoformat(timespec="seconds"),
             command=shlex.join(["python", "-m", "benchmarks.gpu.run", *words]),
             facts=machine.facts(),
@@ -82,23 +94,23 @@ class Bench:
             self.machine.copies(size, 2)
             time = summary(self.machine.copies(size, max(20, self.settings.launches)))
             bandwidth = 2 * size / time.median * 1e-3
-            self.results.copies.append(Copy(size, time, bandwidth))
+            self.results.copies.append(CopyPoint(size, time, bandwidth))
             print(f"copy of {size:,} bytes: {time.median:.1f} µs, {bandwidth:.0f} GB/s")
 
     # Examples
 
     def check_examples(self, budget: Budget, only: str) -> None:
         """Compares every example's result on the device with the CPU's bits."""
-        reference: Machine = Host()
-        made: list[tuple[str, Plan, Kernel, Kernel]] = []
+        reference: MeasuredMachine = HostMachine()
+        made: list[tuple[str, Plan, MeasuredKernel, MeasuredKernel]] = []
         for name, plan in cases.examples(self.machine.capacity, only):
             if plan is None:
                 note = f"its blocks do not fit into {self.machine.capacity}"
                 self.results.checks.append(Check(name, (), None, note))
                 continue
             folder = self.place / "examples" / name.replace(" ", "-")
-            kernel = self.machine.kernel(plan, folder / "device", Kind.GENERATED)
-            host = reference.kernel(plan, folder / "host", Kind.GENERATED)
+            kernel = self.machine.kernel(plan, folder / "device", KernelKind.GENERATED)
+            host = reference.kernel(plan, folder / "host", KernelKind.GENERATED)
             made.append((name, plan, kernel, host))
         request = LaunchRequest(0, DTYPE, OP)
         build_all([(k, request) for _, _, *pair in made for k in pair])
@@ -108,12 +120,12 @@ class Bench:
             with budget.piece():
                 self._check(name, plan, kernel, host)
 
-    def _check(self, name: str, plan: Plan, kernel: Kernel, host: Kernel) -> None:
+    def _check(self, name: str, plan: Plan, kernel: MeasuredKernel, host: MeasuredKernel) -> None:
         sizes = self.settings.check_sizes
         schedule = SizeSchedule(sizes[0], sizes[-1], None, 1, 1, 0, True, plan.modes)
         binds = [self.machine.bind(kernel, DTYPE, OP)]
-        if not isinstance(self.machine, Host):
-            binds.append(Host().bind(host, DTYPE, OP))
+        if not isinstance(self.machine, HostMachine):
+            binds.append(HostMachine().bind(host, DTYPE, OP))
         try:
             wrong = sum(
                 perf.measure(plan.collective, DTYPE, OP, size, schedule, *binds).wrong
@@ -131,7 +143,7 @@ class Bench:
     def communicators(self, budget: Budget) -> None:
         """Runs two ranks on the device, as processes and as threads."""
         what = "ranks of a communicator"
-        if Kind.LAUNCHER not in self.machine.kinds or isinstance(self.machine, Host):
+        if KernelKind.LAUNCHER not in self.machine.kinds or isinstance(self.machine, HostMachine):
             self.results.notes.append(f"{what}: no nvcc, so nothing was built for them")
             return
         if not self.going_on(budget, what):
@@ -178,18 +190,20 @@ class Bench:
                 if self._timed(case) and (takes := kernel.resources(LaunchRequest(0, DTYPE, OP))):
                     self.results.notes.append(f"{case.name}, fuse {case.fuse}, {kind}: {takes}")
 
-    def _timed(self, case: Case) -> bool:
+    def _timed(self, case: GpuCase) -> bool:
         """Returns whether any launch of the case's kernels came back."""
         return any((c.name, c.fuse) == (case.name, case.fuse) for c in self.results.cells)
 
-    def _kernels(self, case: Case) -> tuple[Kernel, Kernel]:
+    def _kernels(self, case: GpuCase) -> tuple[MeasuredKernel, MeasuredKernel]:
         folder = self.place / case.slug
         return (
-            self.machine.kernel(case.plan, folder / "generated", Kind.GENERATED),
-            self.machine.kernel(case.plan, folder / "interpreted", Kind.INTERPRETED),
+            self.machine.kernel(case.plan, folder / "generated", KernelKind.GENERATED),
+            self.machine.kernel(case.plan, folder / "interpreted", KernelKind.INTERPRETED),
         )
 
-    def _case(self, budget: Budget, case: Case, pair: tuple[Kernel, Kernel], size: int) -> None:
+    def _case(
+        self, budget: Budget, case: GpuCase, pair: tuple[MeasuredKernel, MeasuredKernel], size: int
+    ) -> None:
         """Times one plan at one size: all micro-batches and windows."""
         count = perf.count_of(case.plan.collective, size, np.dtype(DTYPE).itemsize)
         buffers = memory(self.machine, case.plan, count, DTYPE, 2)
@@ -209,8 +223,8 @@ class Bench:
 
     def _cell(
         self,
-        case: Case,
-        pair: tuple[Kernel, Kernel],
+        case: GpuCase,
+        pair: tuple[MeasuredKernel, MeasuredKernel],
         buffers: list[list[Any]],
         size: int,
         request: LaunchRequest,
@@ -265,8 +279,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _machine(device: str) -> Machine:
-    return Gpu() if device == "cuda" else Host()
+def _machine(device: str) -> MeasuredMachine:
+    return GpuMachine() if device == "cuda" else HostMachine()
 
 
 def main(words: Sequence[str]) -> int:
@@ -282,7 +296,9 @@ def main(words: Sequence[str]) -> int:
         return NO_GPU
     gpu, cpu = (cases.GPU_QUICK, cases.CPU_QUICK) if args.quick else (cases.GPU, cases.CPU)
     with tempfile.TemporaryDirectory(prefix="hccc-bench-") as place:
-        bench = Bench(machine, gpu if args.device == "cuda" else cpu, Path(place), args.out, words)
+        bench = GpuBench(
+            machine, gpu if args.device == "cuda" else cpu, Path(place), args.out, words
+        )
         guard = watchdog(args.budget + GRACE, bench.save)
         bench.copies()
         bench.check_examples(budget, args.only)

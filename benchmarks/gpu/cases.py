@@ -34,7 +34,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GpuSettings:
     """How much is measured.
 
     Sizes are bytes of a rank's larger buffer, smallest first; `launches` of each kernel in each
@@ -57,14 +57,16 @@ class Settings:
 
 MICRO_BATCHES = tuple(4 * KIB * 4**k for k in range(6))  # 4 KiB to 4 MiB
 SIZES = tuple(8 * 8**k for k in range(10))  # 8 B to 1 GiB
-GPU = Settings((64 * KIB, GIB), MICRO_BATCHES, 24, 4, 32, (4000, 3 * MIB), SIZES)
-GPU_QUICK = Settings((64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,), SIZES[::3])
-CPU = Settings((16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000), SIZES[:5])
-CPU_QUICK = Settings((16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,), SIZES[:4:3])
+GPU = GpuSettings((64 * KIB, GIB), MICRO_BATCHES, 24, 4, 32, (4000, 3 * MIB), SIZES)
+GPU_QUICK = GpuSettings(
+    (64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,), SIZES[::3]
+)
+CPU = GpuSettings((16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000), SIZES[:5])
+CPU_QUICK = GpuSettings((16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,), SIZES[:4:3])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class GpuCase:
     """One plan to time. `fuse`: the level, or all levels that give this plan."""
 
     name: str
@@ -94,7 +96,7 @@ def names() -> list[str]:
     return [*programs(), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
 
 
-def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], list[str]]:
+def timed(capacity: int, most_channels: int, only: str) -> tuple[list[GpuCase], list[str]]:
     """Returns the plans to time whose name contains `only`, and the names of plans that do not fit.
 
     The plans have as many channels as fill the device. capacity: thread blocks that it holds at
@@ -115,11 +117,11 @@ def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], lis
             key = plan_json.dumps(replace(plan, provenance=None))  # whatever it was made with
             plans.setdefault(key, []).append(level)
             made[key] = plan
-        found += [Case(name, "/".join(levels), made[key]) for key, levels in plans.items()]
+        found += [GpuCase(name, "/".join(levels), made[key]) for key, levels in plans.items()]
     return found, large
 
 
-def swept(capacity: int, most_channels: int, only: str) -> list[Case]:
+def swept(capacity: int, most_channels: int, only: str) -> list[GpuCase]:
     """Returns the plans that are compared at all sizes: some programs, each transport they can
     have."""
     found = []
@@ -129,7 +131,7 @@ def swept(capacity: int, most_channels: int, only: str) -> list[Case]:
                 continue
             plan = _fitted(_compiler(name, text, options), capacity, most_channels)
             if plan is not None and _is(plan, transport):
-                found.append(Case(name, options.fuse, plan, transport))
+                found.append(GpuCase(name, options.fuse, plan, transport))
     return found
 
 

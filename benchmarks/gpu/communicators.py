@@ -37,7 +37,7 @@ KILLED_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedResult:
     """Two ranks: how they were hosted, bytes of a rank's block, and µs of a call, 0 where it was
     not timed."""
 
@@ -114,15 +114,17 @@ def measured(
     return taken if launches else 0.0, right
 
 
-def _joined(name: str, sizes: Sequence[int], ranks: Sequence[Any]) -> list[Shared]:
+def _joined(name: str, sizes: Sequence[int], ranks: Sequence[Any]) -> list[SharedResult]:
     """Returns the longest of the ranks' times for each size, or for the first of them."""
     return [
-        Shared(name, size, max(t for t, _ in times), all(right for _, right in times))
+        SharedResult(name, size, max(t for t, _ in times), all(right for _, right in times))
         for size, times in zip(sizes, zip(*ranks, strict=False), strict=False)
     ]
 
 
-def as_threads(platform: str, file: Path, sizes: Sequence[int], launches: int) -> list[Shared]:
+def as_threads(
+    platform: str, file: Path, sizes: Sequence[int], launches: int
+) -> list[SharedResult]:
     """Runs both ranks in this process, each with a thread and a stream."""
     use(platform)
     found: list[list[tuple[float, bool]]] = [[] for _ in range(RANKS)]
@@ -145,13 +147,15 @@ def as_threads(platform: str, file: Path, sizes: Sequence[int], launches: int) -
         (c.abort if notes else c.destroy)()
     rows = _joined("threads", sizes, found)
     if len(rows) < len(sizes) or notes:
-        rows.append(Shared("threads", 0, 0, False, ", ".join(sorted(notes)) or "a rank failed"))
+        rows.append(
+            SharedResult("threads", 0, 0, False, ", ".join(sorted(notes)) or "a rank failed")
+        )
     return rows
 
 
 def as_processes(
     platform: str, file: Path, kind: str, sizes: Sequence[int], launches: int, *, dies: bool = False
-) -> list[Shared]:
+) -> list[SharedResult]:
     """Runs each rank as a process. dies: the second is killed while the first waits for it."""
     job = {
         **os.environ,
@@ -182,7 +186,7 @@ def as_processes(
     try:
         outs = [one.communicate(timeout=PROCESS_TIMEOUT_S)[0] for one in started]
     except subprocess.TimeoutExpired:
-        return [Shared(name, 0, 0, False, f"not done within {PROCESS_TIMEOUT_S} s")]
+        return [SharedResult(name, 0, 0, False, f"not done within {PROCESS_TIMEOUT_S} s")]
     finally:
         for one in started:
             one.kill()
@@ -191,9 +195,9 @@ def as_processes(
     if dies:
         first = told[0] or {}
         right = first.get("result") == "REMOTE_ERROR"
-        return [Shared(f"{name}, one killed", 0, 0, right, str(first.get("text", "")))]
+        return [SharedResult(f"{name}, one killed", 0, 0, right, str(first.get("text", "")))]
     if any(one is None for one in told):
-        return [Shared(name, 0, 0, False, "a rank failed")]
+        return [SharedResult(name, 0, 0, False, "a rank failed")]
     return _joined(name, sizes, told)
 
 
@@ -231,14 +235,14 @@ def _rank(what: dict[str, Any]) -> Any:
 
 def all_of(
     platform: str, file: Path, small: Sequence[int], sizes: Sequence[int], launches: int
-) -> list[Shared]:
+) -> list[SharedResult]:
     """Runs processes by every kind of handle with the small sizes, one that is killed, then
     threads.
 
     Threads run all sizes.
     """
     use(platform)
-    rows: list[Shared] = []
+    rows: list[SharedResult] = []
     for kind in kinds_of():
         rows += as_processes(platform, file, kind, small, min(launches, 5))
     rows += as_processes(platform, file, kinds_of()[-1], (), 0, dies=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.cases import DTYPES
-from benchmarks.gpu.measured_machine import Machine
+from benchmarks.gpu.measured_machine import MeasuredMachine
 from hccc.ir.plan import Plan
 
 UNWRITTEN = -1.0  # no sum of the inputs is negative
@@ -22,7 +22,9 @@ def of_dtype(dtype: str, values: Any) -> Any:
     return values if dtype == "float32" else (values.view(np.uint32) >> 16).astype(np.uint16)
 
 
-def memory(machine: Machine, plan: Plan, count: int, dtype: str, sets: int) -> list[list[Any]]:
+def memory(
+    machine: MeasuredMachine, plan: Plan, count: int, dtype: str, sets: int
+) -> list[list[Any]]:
     """Allocates inputs of all ranks, whose sums are rounded, and `sets` sets of outputs,
     unwritten."""
     xp, c = machine.numpy, plan.collective
@@ -40,7 +42,7 @@ def memory(machine: Machine, plan: Plan, count: int, dtype: str, sets: int) -> l
     return [inputs, *outputs]
 
 
-def same(machine: Machine, dtype: str, one: Sequence[Any], other: Sequence[Any]) -> bool:
+def same(machine: MeasuredMachine, dtype: str, one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Returns whether two sets of outputs are equal in every bit, and were written at all."""
     bits = np.dtype(f"u{DTYPES[dtype]}")
     unwritten = np.array([UNWRITTEN], np.float32).view(np.uint32)[0] >> (32 - 8 * bits.itemsize)

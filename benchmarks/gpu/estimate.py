@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from benchmarks.gpu import cases
-from benchmarks.gpu.cases import Case, Settings
+from benchmarks.gpu.cases import GpuCase, GpuSettings
 from hccc.runtime.measure import perf
 
 UNITS, CORES, KINDS = 132, 16, 4
@@ -32,13 +32,13 @@ class Piece:
     seconds: float
 
 
-def _launches(settings: Settings, arms: int) -> tuple[int, int]:
+def _launches(settings: GpuSettings, arms: int) -> tuple[int, int]:
     """Returns how many launches and bursts a race is, with its warm-up."""
     bursts = -(-settings.launches // settings.burst)
     return arms * (2 + bursts * settings.burst), arms * (1 + bursts)
 
 
-def _race(case: Case, settings: Settings, size: int, itemsize: int, arms: int) -> float:
+def _race(case: GpuCase, settings: GpuSettings, size: int, itemsize: int, arms: int) -> float:
     """Returns the seconds of one race of `arms` kernels."""
     launches, bursts = _launches(settings, arms)
     count = perf.count_of(case.plan.collective, size, itemsize)
@@ -47,7 +47,7 @@ def _race(case: Case, settings: Settings, size: int, itemsize: int, arms: int) -
     return launches * (LAUNCH_S + kernel) + bursts * BURST_S + prepared
 
 
-def pieces(settings: Settings, only: str = "") -> list[Piece]:
+def pieces(settings: GpuSettings, only: str = "") -> list[Piece]:
     """Returns all parts of a run."""
     begin = perf_counter()
     found = [plan for _, plan in cases.examples(2 * UNITS, only) if plan is not None]
@@ -83,7 +83,7 @@ def pieces(settings: Settings, only: str = "") -> list[Piece]:
     ]
 
 
-def say(settings: Settings, only: str, budget: float) -> int:
+def say(settings: GpuSettings, only: str, budget: float) -> int:
     """Prints the parts; returns 1 where they do not fit into `budget` seconds."""
     found = pieces(settings, only)
     total = sum(piece.seconds for piece in found)

@@ -28,7 +28,7 @@ HEADER = Path(__file__).with_name("interpreter.h")
 SHARED_WORDS = 8192  # 32 KiB: two resident blocks and their data fit an SM many times over
 _INCLUDE = '#include "hccc/device.h"\n'
 
-Kind = tuple[str, int, int]  # mode, sources, destinations: what a body is compiled for
+OpKind = tuple[str, int, int]  # mode, sources, destinations: what a body is compiled for
 Words = list[int]
 
 
@@ -36,7 +36,7 @@ Words = list[int]
 class OpTable:
     """A plan as words: `start[rank * blocks + tb]` is where a thread block's ops begin."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[OpKind, ...]
     words: tuple[int, ...]
     start: tuple[int, ...]
 
@@ -50,7 +50,7 @@ def op_table(plan: Plan) -> OpTable:
     """Returns the table of a plan, in the order in which generated code lists operands and
     flags."""
     plan = canonical(plan)
-    kinds: dict[Kind, int] = {}
+    kinds: dict[OpKind, int] = {}
     words: Words = []
     start: Words = []
     blocks, queue = max(1, int(plan.n_tb.max())), places_among(plan.queues.dst)
@@ -65,7 +65,7 @@ def op_table(plan: Plan) -> OpTable:
     return OpTable(tuple(kinds), tuple(words), (*start, len(words)))
 
 
-def _op(plan: Plan, row: int, kinds: dict[Kind, int], queue: I8) -> Words:
+def _op(plan: Plan, row: int, kinds: dict[OpKind, int], queue: I8) -> Words:
     sources, targets = _span(plan.src.ptr, row), _span(plan.dst.ptr, row)
     waits, posts = _span(plan.waits.ptr, row), _span(plan.posts.ptr, row)
     kind = (_mode(plan, row, len(sources)), len(sources), len(targets))
@@ -144,7 +144,7 @@ def _table(name: str, values: Sequence[int]) -> TableView:
     return TableView(f"int {name}[{len(numbers)}]", tuple(lines))
 
 
-def _function(name: str, kinds: Sequence[Kind]) -> FunctionView:
+def _function(name: str, kinds: Sequence[OpKind]) -> FunctionView:
     lines = [
         "  const hccc_listing ops = hccc_fetch(b, hccc_ops, hccc_op_start);",
         "  HCCC_WINDOWS(b) {",

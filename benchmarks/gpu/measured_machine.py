@@ -38,7 +38,7 @@ from hccc.runtime.request import LaunchRequest
 Arrays = Sequence[Any]
 
 
-class Kind(Enum):
+class KernelKind(Enum):
     """What is timed: the generated kernel with fences for one device, the interpreter, the
     generated kernel with fences for several devices, and that through the C launcher."""
 
@@ -51,7 +51,7 @@ class Kind(Enum):
 STALL = 1 << 30  # bytes of the copy that launches queue up behind
 
 
-class Kernel(Protocol):
+class MeasuredKernel(Protocol):
     """One built kernel."""
 
     def build(self, request: LaunchRequest) -> None:
@@ -66,24 +66,24 @@ class Kernel(Protocol):
         ...
 
 
-class Machine(Protocol):
+class MeasuredMachine(Protocol):
     """A device where kernels run. `capacity`: thread blocks held at once; `numpy`: NumPy or
     CuPy."""
 
     title: str
     capacity: int
     numpy: Any
-    kinds: tuple[Kind, ...]
+    kinds: tuple[KernelKind, ...]
 
     def facts(self) -> dict[str, str]:
         """Returns what a reader must know of it."""
         ...
 
-    def kernel(self, plan: Plan, folder: Path, kind: Kind) -> Kernel:
+    def kernel(self, plan: Plan, folder: Path, kind: KernelKind) -> MeasuredKernel:
         """Writes the sources of a kernel into `folder`; it is not built yet."""
         ...
 
-    def bind(self, kernel: Kernel, dtype: str, op: str) -> Bind:
+    def bind(self, kernel: MeasuredKernel, dtype: str, op: str) -> Bind:
         """Returns what makes sessions, for `perf.measure`."""
         ...
 
@@ -91,7 +91,7 @@ class Machine(Protocol):
         """Copies `size` bytes in device memory `n` times; returns the seconds of each."""
         ...
 
-    def library(self) -> Nccl | None:
+    def library(self) -> NcclLibrary | None:
         """Returns the vendor's library, where it is found."""
         ...
 
@@ -234,16 +234,16 @@ def _elapsed(cuda: Any, events: Sequence[Any], check: Callable[[], None]) -> lis
     return [float(cuda.get_elapsed_time(a, b)) * 1e-3 for a, b in pairwise(events)]
 
 
-def build_all(kernels: Iterable[tuple[Kernel, LaunchRequest]]) -> None:
+def build_all(kernels: Iterable[tuple[MeasuredKernel, LaunchRequest]]) -> None:
     """Compiles many kernels, a core each."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         for _ in pool.map(lambda pair: pair[0].build(pair[1]), kernels):
             pass
 
 
-def _write(plan: Plan, target: Target, folder: Path, kind: Kind) -> Path:
+def _write(plan: Plan, target: Target, folder: Path, kind: KernelKind) -> Path:
     """Writes the translation unit of a kernel, in a folder of its own."""
-    if kind is Kind.INTERPRETED:
+    if kind is KernelKind.INTERPRETED:
         files = interpreter.files(plan, [target])
     else:
         files = directory.files(Catalogue.of(plan), [target])
@@ -251,7 +251,7 @@ def _write(plan: Plan, target: Target, folder: Path, kind: Kind) -> Path:
     return folder / f"{plan.name}{target.suffix}"
 
 
-class Host:
+class HostMachine:
     """The host's threads as a device. Its times are not a GPU's: it serves to try everything
     else."""
 
@@ -259,14 +259,14 @@ class Host:
         self.title = "CPU"
         self.capacity = 128
         self.numpy: Any = np
-        self.kinds: tuple[Kind, ...] = (Kind.GENERATED, Kind.INTERPRETED)
+        self.kinds: tuple[KernelKind, ...] = (KernelKind.GENERATED, KernelKind.INTERPRETED)
 
     def facts(self) -> dict[str, str]:
         """Returns the host's cores and name."""
         name = platform.processor() or platform.machine()
         return {"device": f"CPU, {name}, {cpu_count()} cores", "python": platform.python_version()}
 
-    def kernel(self, plan: Plan, folder: Path, kind: Kind) -> HostKernel:
+    def kernel(self, plan: Plan, folder: Path, kind: KernelKind) -> HostKernel:
         """Writes a kernel of CPU threads."""
         source = _write(plan, CPU, folder, kind)
         return HostKernel(source, plan.name, shape_of(plan), plan.collective)
@@ -293,7 +293,7 @@ class Host:
         """Returns None: there is none."""
 
 
-class Nccl:
+class NcclLibrary:
     """NCCL's AllReduce with one rank: it has no more where there is one GPU.
 
     Raises:
@@ -326,7 +326,7 @@ class Nccl:
         return _elapsed(cuda, events, lambda: None)
 
 
-class Gpu:
+class GpuMachine:
     """The current GPU.
 
     Raises:
@@ -339,7 +339,7 @@ class Gpu:
         # Blocks of up to 512 threads are compiled to be resident in pairs.
         self.capacity = 2 * self.device.units
         launcher = not self.device.hip and shutil.which("nvcc")
-        self.kinds = tuple(k for k in Kind if k is not Kind.LAUNCHER or launcher)
+        self.kinds = tuple(k for k in KernelKind if k is not KernelKind.LAUNCHER or launcher)
         runtime = self.numpy.cuda.runtime
         name = runtime.getDeviceProperties(runtime.getDevice())["name"]
         self.title = name.decode() if isinstance(name, bytes) else str(name)
@@ -356,13 +356,13 @@ class Gpu:
         }
         return found | _smi(() if self.device.hip else SMI_FIELDS)
 
-    def kernel(self, plan: Plan, folder: Path, kind: Kind) -> GpuKernel:
+    def kernel(self, plan: Plan, folder: Path, kind: KernelKind) -> GpuKernel:
         """Writes a kernel for the GPU."""
         source = _write(plan, HIP if self.device.hip else CUDA, folder, kind)
         arguments = (source, shape_of(plan), plan.collective, plan.warps)
-        if kind is Kind.LAUNCHER:
+        if kind is KernelKind.LAUNCHER:
             return LaunchedKernel(plan, *arguments)
-        return (SystemKernel if kind is Kind.SYSTEM else GpuKernel)(*arguments)
+        return (SystemKernel if kind is KernelKind.SYSTEM else GpuKernel)(*arguments)
 
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
         """Returns what makes sessions over copies in device memory."""
@@ -385,10 +385,10 @@ class Gpu:
             event.record()
         return _elapsed(cuda, events, lambda: None)
 
-    def library(self) -> Nccl | None:
+    def library(self) -> NcclLibrary | None:
         """Returns NCCL through CuPy."""
         try:
-            return None if self.device.hip else Nccl(self.numpy)
+            return None if self.device.hip else NcclLibrary(self.numpy)
         except (ImportError, RuntimeError):
             return None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.gpu.communicators import Shared
+from benchmarks.gpu.communicators import SharedResult
 from benchmarks.gpu.timing import Sample
 
 
@@ -23,7 +23,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopyPoint:
     """Plain copies of one size in device memory: bytes read and written, GB/s."""
 
     bytes: int
@@ -57,7 +57,7 @@ class Cell:
 class Point:
     """One plan at one size and dtype, with the default micro-batch.
 
-    times: by what ran (devices, Kind); host_us: what one call of the C launcher takes the host, 0
+    times: by KernelKind; host_us: what one call of the C launcher takes the host, 0
     where there is none.
     """
 
@@ -73,7 +73,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class LibraryPoint:
     """A vendor's library at one size: NCCL with one rank, which copies."""
 
     name: str
@@ -83,18 +83,18 @@ class Library:
 
 
 @dataclass(slots=True)
-class Results:
+class GpuResults:
     """Everything measured so far; saved again and again."""
 
     date: str
     command: str
     facts: dict[str, str]
     checks: list[Check] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[CopyPoint] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-    libraries: list[Library] = field(default_factory=list)
-    shared: list[Shared] = field(default_factory=list)
+    libraries: list[LibraryPoint] = field(default_factory=list)
+    shared: list[SharedResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -127,7 +127,7 @@ and write by the generated time; of bound, how far that is of the largest plain 
 input and writing every output once."""
 
 
-def page(r: Results) -> str:
+def page(r: GpuResults) -> str:
     """Writes the results in Markdown."""
     parts = [
         f"# Generated and interpreted kernels, {r.date}",
@@ -156,11 +156,11 @@ def _checks(checks: Sequence[Check]) -> str:
     return "\n".join([head, *([""] if lines else []), *lines])
 
 
-def _copy(c: Copy) -> tuple[str, ...]:
+def _copy(c: CopyPoint) -> tuple[str, ...]:
     return (f"{c.bytes:,}", f"{c.time.median:.1f}", f"{c.bandwidth:.0f}")
 
 
-def _section(r: Results, size: int) -> str:
+def _section(r: GpuResults, size: int) -> str:
     heads = (
         "collective",
         "fuse",
@@ -200,7 +200,7 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
     )
 
 
-def _sweeps(r: Results) -> list[str]:
+def _sweeps(r: GpuResults) -> list[str]:
     """Writes a table for each program and dtype that was measured at many sizes."""
     parts = []
     for name, dtype in sorted({(p.name, p.dtype) for p in r.points}):
@@ -223,7 +223,7 @@ def _sweeps(r: Results) -> list[str]:
     return parts
 
 
-def _shared(r: Results) -> list[str]:
+def _shared(r: GpuResults) -> list[str]:
     if not r.shared:
         return []
     rows = [

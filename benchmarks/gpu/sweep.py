@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.gpu import cases
-from benchmarks.gpu.cases import Case, Settings
+from benchmarks.gpu.cases import GpuCase, GpuSettings
 from benchmarks.gpu.data import memory, same
-from benchmarks.gpu.measured_machine import Kernel, Kind, Machine, build_all
-from benchmarks.gpu.results import Library, Point, Results
+from benchmarks.gpu.measured_machine import KernelKind, MeasuredKernel, MeasuredMachine, build_all
+from benchmarks.gpu.results import GpuResults, LibraryPoint, Point
 from benchmarks.gpu.timing import Budget, race, summary
 from hccc.base.diagnostics import UserError
 from hccc.runtime.measure import perf
 from hccc.runtime.request import LaunchRequest
 
 OP = "sum"
-Kernels = dict[Kind, Kernel]
+Kernels = dict[KernelKind, MeasuredKernel]
 
 
 class Sweep:
@@ -29,9 +29,9 @@ class Sweep:
 
     def __init__(
         self,
-        machine: Machine,
-        settings: Settings,
-        results: Results,
+        machine: MeasuredMachine,
+        settings: GpuSettings,
+        results: GpuResults,
         guard: Callable[[str, UserError], None],
         going_on: Callable[[Budget, str], bool],
     ) -> None:
@@ -62,12 +62,12 @@ class Sweep:
                     self.guard(what, error)
         self.libraries(budget)
 
-    def _kernels(self, case: Case, dtype: str, place: Path) -> Kernels:
+    def _kernels(self, case: GpuCase, dtype: str, place: Path) -> Kernels:
         folder = place / "sweep" / f"{case.slug}-{dtype}"
         kinds = self.machine.kinds
         return {kind: self.machine.kernel(case.plan, folder / kind.name, kind) for kind in kinds}
 
-    def _point(self, case: Case, dtype: str, kernels: Kernels, size: int) -> None:
+    def _point(self, case: GpuCase, dtype: str, kernels: Kernels, size: int) -> None:
         """Measures one plan at one size, launched in all ways, in turns."""
         plan = case.plan
         count = perf.count_of(plan.collective, size, cases.DTYPES[dtype])
@@ -79,7 +79,7 @@ class Sweep:
         arms = [partial(kernel.burst, inputs, out, request) for kernel, out in pairs]
         samples = race(arms, self.settings.launches, self.settings.burst)
         times = {kind.value: sample for kind, sample in zip(kernels, samples, strict=True)}
-        launched = kernels.get(Kind.LAUNCHER)
+        launched = kernels.get(KernelKind.LAUNCHER)
         point = Point(
             name=case.name,
             transport=case.transport,
@@ -109,4 +109,6 @@ class Sweep:
                 with budget.piece():
                     made.burst(size, dtype, 2)
                     taken = made.burst(size, dtype, self.settings.launches)
-                    self.results.libraries.append(Library(made.name, dtype, size, summary(taken)))
+                    self.results.libraries.append(
+                        LibraryPoint(made.name, dtype, size, summary(taken))
+                    )

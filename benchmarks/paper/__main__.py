@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.paper import expert, fig10b, synthesised, table1, table3
-from benchmarks.paper.backends import Bench, Setting
-from benchmarks.paper.side_by_side import Table
+from benchmarks.paper.backends import PaperBench, PaperSetting
+from benchmarks.paper.side_by_side import FigureTable
 
-TABLES: dict[str, Callable[[Bench], Table]] = {
+TABLES: dict[str, Callable[[PaperBench], FigureTable]] = {
     "1": table1.table,
     "3": table3.table,
     **{name: partial(expert.table, name=name) for name in expert.FIGURES},
@@ -38,13 +38,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--micro-batch", type=int, default=1024, help="KiB of a channel, all rows")
     parser.add_argument("--block", type=float, help="GB/s of a thread block, all rows")
-    sizes = ",".join(str(size >> 20) for size in Setting().sizes)
+    sizes = ",".join(str(size >> 20) for size in PaperSetting().sizes)
     parser.add_argument("--sizes", default=sizes, help="MiB of calls, ascending, all rows")
     chosen = parser.parse_args(arguments)
     calls = tuple(int(size) << 20 for size in chosen.sizes.split(","))
-    setting = Setting(calls, chosen.micro_batch << 10, chosen.block)
+    setting = PaperSetting(calls, chosen.micro_batch << 10, chosen.block)
     with tempfile.TemporaryDirectory(prefix="hccc-") as place:
-        bench = Bench(setting, Path(place))
+        bench = PaperBench(setting, Path(place))
         names = [chosen.table] if chosen.table else ORDER
         if chosen.json:
             found = [TABLES[name](bench).facts() for name in names]

@@ -45,7 +45,7 @@ ONE_SERVER = "resccl-1-server"  # Table 1 alone has it: a server of Topo2
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PaperSetting:
     """What holds for every row.
 
     sizes, micro_batch: bytes; block: GB/s of a thread block, None: as the clusters say.
@@ -57,7 +57,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PaperCase:
     """One algorithm on one cluster. algorithm: "HM", hierarchical mesh, or "ring"."""
 
     algorithm: str
@@ -66,8 +66,8 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
-    """One backend running one Case.
+class PaperBackend:
+    """One backend running one PaperCase.
 
     plain: it takes any micro-batch; chooses: by the size, where it is not told.
     """
@@ -79,14 +79,14 @@ class Backend:
 
 
 @dataclass
-class Bench:
+class PaperBench:
     """Compiles and simulates, each plan and call once. place: a folder for the clusters as set."""
 
-    setting: Setting
+    setting: PaperSetting
     place: Path
-    _backends: dict[Case, dict[str, Backend]] = field(default_factory=dict)
+    _backends: dict[PaperCase, dict[str, PaperBackend]] = field(default_factory=dict)
     _limits: dict[tuple[str, str], bound.Limits] = field(default_factory=dict)
-    _runs: dict[tuple[Case, str, int, bool], Run] = field(default_factory=dict)
+    _runs: dict[tuple[PaperCase, str, int, bool], Run] = field(default_factory=dict)
 
     def cluster_file(self, name: str) -> Path:
         """Writes a cluster of the examples, with the setting's thread blocks."""
@@ -99,7 +99,7 @@ class Bench:
         file.write_text(text)
         return file
 
-    def limits(self, case: Case) -> bound.Limits:
+    def limits(self, case: PaperCase) -> bound.Limits:
         """Returns what no schedule can beat."""
         key = (case.op, case.cluster)
         if key not in self._limits:
@@ -107,7 +107,7 @@ class Bench:
             self._limits[key] = bound.limits(t, OPS[case.op])
         return self._limits[key]
 
-    def run(self, case: Case, backend: str, size: int, *, free: bool = False) -> Run:
+    def run(self, case: PaperCase, backend: str, size: int, *, free: bool = False) -> Run:
         """Simulates one call.
 
         free: with the best micro-batch instead of the setting's or its own.
@@ -118,44 +118,44 @@ class Bench:
         return self._runs[key]
 
     def times_over(
-        self, case: Case, theirs: Sequence[Run], backend: str, *, free: bool = False
+        self, case: PaperCase, theirs: Sequence[Run], backend: str, *, free: bool = False
     ) -> list[float]:
         """Returns how many times `backend`'s time each of the runs `theirs` takes, one for each
         size."""
         ours = [self.run(case, backend, run.size, free=free) for run in theirs]
         return [t.time / o.time for t, o in zip(theirs, ours, strict=True)]
 
-    def backend(self, case: Case, backend: str) -> Backend:
+    def backend(self, case: PaperCase, backend: str) -> PaperBackend:
         """Returns how `backend` runs `case`."""
         if case not in self._backends:
             self._backends[case] = dict(self._compiled(case))
         return self._backends[case][backend]
 
-    def _simulated(self, one: Backend, size: int, free: bool) -> Run:
+    def _simulated(self, one: PaperBackend, size: int, free: bool) -> Run:
         tried = {0 if one.chooses else self.setting.micro_batch}
         if free and one.plain:
             tried |= {m for m in MICRO_BATCHES if _batches(one.machine, size, m) <= MOST_BATCHES}
         runs = [simulate(one.machine, one.adapt(Request(size, m))) for m in sorted(tried)]
         return min(runs, key=lambda run: run.time)
 
-    def _compiled(self, case: Case) -> Iterator[tuple[str, Backend]]:
+    def _compiled(self, case: PaperCase) -> Iterator[tuple[str, PaperBackend]]:
         t = cluster.load(self.cluster_file(case.cluster))
         program = _program(case, t)
         options = Options("hpds", transport=Transport.STAGED, fuse="none", tune="off")
         compiled = driver.compile_program(program, options, t)
         for one in baselines.alternatives(compiled, t, options):
             name = "ResCCL" if one.name == "hccc" else one.name
-            yield name, Backend(prepare(one.plan(), t), one.adapt, one.free)
+            yield name, PaperBackend(prepare(one.plan(), t), one.adapt, one.free)
         sizes = f"{self.setting.sizes[0]}..{self.setting.sizes[-1]}"
         plan = driver.compile_program(program, Options(sizes=sizes, plans=1), t).plan
-        yield "hccc", Backend(prepare(plan, t), lambda request: request, True, chooses=True)
+        yield "hccc", PaperBackend(prepare(plan, t), lambda request: request, True, chooses=True)
 
 
 def _batches(machine: Machine, size: int, micro_batch: int) -> int:
     return batches_of(machine.plan, pieces(machine.plan, size)[0], micro_batch)[0]
 
 
-def _program(case: Case, t: Topology) -> Program:
+def _program(case: PaperCase, t: Topology) -> Program:
     if case.algorithm == "ring":
         return ring(t, OPS[case.op], channels=CHANNELS)
     per_node = len(t) // t.n_nodes

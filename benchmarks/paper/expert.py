@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.paper.backends import Bench, Case
+from benchmarks.paper.backends import PaperBench, PaperCase
 from benchmarks.paper.reasons import ceiling, limit, lost
-from benchmarks.paper.side_by_side import Row, Table, human, span
+from benchmarks.paper.side_by_side import FigureRow, FigureTable, human, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ inside. Ours: 2 and 4 servers of 8, inside as HeteCCL's, where a full mesh cross
 It has no size where "small" ends."""
 
 
-def table(bench: Bench, name: str) -> Table:
+def table(bench: PaperBench, name: str) -> FigureTable:
     """Makes the table of one figure."""
     title, claims = FIGURES[name]
     s = bench.setting
@@ -91,11 +91,11 @@ def table(bench: Bench, name: str) -> Table:
         "any schedule",
     )
     rows = [_row(bench, claim, cluster) for claim in claims for cluster in claim.clusters]
-    return Table(name, title, note, columns, tuple(rows))
+    return FigureTable(name, title, note, columns, tuple(rows))
 
 
-def _row(bench: Bench, claim: Claim, cluster: str) -> Row:
-    case, rival = Case("HM", claim.op, cluster), RIVALS[claim.over]
+def _row(bench: PaperBench, claim: Claim, cluster: str) -> FigureRow:
+    case, rival = PaperCase("HM", claim.op, cluster), RIVALS[claim.over]
     sizes = bench.setting.sizes
     theirs = [bench.run(case, rival, size) for size in sizes]
     over = partial(bench.times_over, case, theirs)
@@ -105,10 +105,10 @@ def _row(bench: Bench, claim: Claim, cluster: str) -> Row:
     place = cluster.removeprefix("resccl-")
     cells = (claim.op, place, claim.over, claim.words, *(span(v) for v in found.values()))
     facts = {"sizes": sizes, "speed-ups": found, "published most": claim.most}
-    return Row(cells, facts, _why(bench, case, claim, found))
+    return FigureRow(cells, facts, _why(bench, case, claim, found))
 
 
-def _why(bench: Bench, case: Case, claim: Claim, found: dict[str, list[float]]) -> str:
+def _why(bench: PaperBench, case: PaperCase, claim: Claim, found: dict[str, list[float]]) -> str:
     """Says why ours differs at the largest size, where latencies count least."""
     size, name = bench.setting.sizes[-1], RIVALS[claim.over]
     ours, limits = bench.run(case, "ResCCL", size), bench.limits(case)
@@ -127,8 +127,8 @@ def _why(bench: Bench, case: Case, claim: Claim, found: dict[str, list[float]]) 
     return "; ".join(parts)
 
 
-def _most_anywhere(bench: Bench, claim: Claim) -> float:
+def _most_anywhere(bench: PaperBench, claim: Claim) -> float:
     """Returns what any schedule gains over the other, on all topologies that a range is about."""
-    cases = [Case("HM", claim.op, cluster) for cluster in claim.clusters]
+    cases = [PaperCase("HM", claim.op, cluster) for cluster in claim.clusters]
     sizes, name = bench.setting.sizes, RIVALS[claim.over]
     return max(ceiling(bench.run(c, name, size), bench.limits(c)) for c in cases for size in sizes)

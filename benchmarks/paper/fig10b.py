@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.paper.backends import Bench, Case
+from benchmarks.paper.backends import PaperBench, PaperCase
 from benchmarks.paper.reasons import ceiling, limit
-from benchmarks.paper.side_by_side import Row, Table, human, span
+from benchmarks.paper.side_by_side import FigureRow, FigureTable, human, span
 
 NOTE = """Times scheduled round-robin over times with HPDS, both as ResCCL runs them, least to
 most over {first}–{last}. "An 8-GPU, two-server topology" may be Topo1 (8 GPUs in all) or Topo2 (8
@@ -17,7 +17,7 @@ helps. *any schedule*: round-robin's time over the bound."""
 SAME = 0.005  # of the time
 
 
-def table(bench: Bench) -> Table:
+def table(bench: PaperBench) -> FigureTable:
     """Makes the table of the figure."""
     s = bench.setting
     note = NOTE.format(first=human(s.sizes[0]), last=human(s.sizes[-1]))
@@ -30,16 +30,16 @@ def table(bench: Bench) -> Table:
         "any schedule over RR",
     )
     cases = [
-        Case(algorithm, op, f"resccl-topo{n}")
+        PaperCase(algorithm, op, f"resccl-topo{n}")
         for algorithm in ("HM", "ring")
         for op in ("AllGather", "AllReduce")
         for n in (1, 2, 4)
     ]
     title = "Fig. 10b: HPDS against round-robin"
-    return Table("fig10b", title, note, columns, tuple(_row(bench, case) for case in cases))
+    return FigureTable("fig10b", title, note, columns, tuple(_row(bench, case) for case in cases))
 
 
-def _row(bench: Bench, case: Case) -> Row:
+def _row(bench: PaperBench, case: PaperCase) -> FigureRow:
     sizes = bench.setting.sizes
     hpds = [bench.run(case, "ResCCL", size) for size in sizes]
     turns = [bench.run(case, "round-robin", size) for size in sizes]
@@ -52,4 +52,4 @@ def _row(bench: Bench, case: Case) -> Row:
     apart = [abs(math.log(ratio)) for ratio in found]
     at = apart.index(max(apart)) if max(apart) > SAME else -1
     why = f"at {human(sizes[at])} HPDS: {limit(hpds[at])}; round-robin: {limit(turns[at])}"
-    return Row(cells, {"sizes": sizes, "speed-ups": found}, why)
+    return FigureRow(cells, {"sizes": sizes, "speed-ups": found}, why)

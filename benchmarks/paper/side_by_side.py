@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FigureRow:
     """One line. cells: as printed; facts: what was simulated, for JSON; why: the reason that ours
     differs."""
 
@@ -18,14 +18,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FigureTable:
     """One table of the paper. note: says what its columns are."""
 
     name: str
     title: str
     note: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
 
     def facts(self) -> dict[str, Any]:
         """Returns the whole table for JSON."""

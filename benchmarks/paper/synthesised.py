@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.paper.backends import CHANNELS, Bench, Case
+from benchmarks.paper.backends import CHANNELS, PaperBench, PaperCase
 from benchmarks.paper.reasons import limit
-from benchmarks.paper.side_by_side import Row, Table, human, span
+from benchmarks.paper.side_by_side import FigureRow, FigureTable, human, span
 
 # (collective, topology, TACCL, TE-CCL), speed-ups over MSCCL in the text of §5.2.
 FIGURES = {
@@ -37,7 +37,7 @@ the others into micro-batches of {micro}. They compare backends, not synthesiser
 regular, so there is less for a scheduler to win than in a solver's schedule."""
 
 
-def table(bench: Bench, name: str) -> Table:
+def table(bench: PaperBench, name: str) -> FigureTable:
     """Makes the table of one figure."""
     title, claims = FIGURES[name]
     s = bench.setting
@@ -57,11 +57,11 @@ def table(bench: Bench, name: str) -> Table:
         "on hccc, best",
     )
     rows = [_row(bench, op, f"resccl-topo{n}", ta, te) for op, n, ta, te in claims]
-    return Table(name, title, note, columns, tuple(rows))
+    return FigureTable(name, title, note, columns, tuple(rows))
 
 
-def _row(bench: Bench, op: str, cluster: str, taccl: str, teccl: str) -> Row:
-    case, sizes = Case("ring", op, cluster), bench.setting.sizes
+def _row(bench: PaperBench, op: str, cluster: str, taccl: str, teccl: str) -> FigureRow:
+    case, sizes = PaperCase("ring", op, cluster), bench.setting.sizes
     theirs = [bench.run(case, "MSCCL", size) for size in sizes]
     over = partial(bench.times_over, case, theirs)
     found = {"ResCCL": over("ResCCL"), "hccc": over("hccc"), "best": over("hccc", free=True)}
@@ -69,4 +69,4 @@ def _row(bench: Bench, op: str, cluster: str, taccl: str, teccl: str) -> Row:
     cells = (op, place, taccl, teccl, *(span(v) for v in found.values()))
     ours = bench.run(case, "ResCCL", sizes[-1])
     why = f"a ring; MSCCL: {limit(theirs[-1])}; ResCCL: {limit(ours)}"
-    return Row(cells, {"sizes": sizes, "speed-ups": found}, why)
+    return FigureRow(cells, {"sizes": sizes, "speed-ups": found}, why)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.paper.backends import ONE_SERVER, Bench, Case
+from benchmarks.paper.backends import ONE_SERVER, PaperBench, PaperCase
 from benchmarks.paper.reasons import limit
-from benchmarks.paper.side_by_side import Row, Table, human, shares
+from benchmarks.paper.side_by_side import FigureRow, FigureTable, human, shares
 from hccc.sim import usage
 from hccc.sim.simulate import Run
 
@@ -38,25 +38,29 @@ def active(run: Run) -> float:
     return float(run.active[used].mean()) / run.time
 
 
-def table(bench: Bench) -> Table:
+def table(bench: PaperBench) -> FigureTable:
     """Makes Table 1."""
     sizes = bench.setting.sizes
     note = NOTE.format(first=human(sizes[0]), last=human(sizes[-1]))
     columns = ("scale", "algorithm", "published", "time", "capacity", "busiest kind")
-    return Table("1", "Table 1: link utilisation under MSCCL", note, columns, tuple(_rows(bench)))
+    return FigureTable(
+        "1", "Table 1: link utilisation under MSCCL", note, columns, tuple(_rows(bench))
+    )
 
 
-def _rows(bench: Bench) -> Iterator[Row]:
+def _rows(bench: PaperBench) -> Iterator[FigureRow]:
     for at, (scale, cluster) in enumerate(SCALES.items()):
         for name, (op, published) in EXPERT.items():
-            case = Case("HM", op, cluster)
+            case = PaperCase("HM", op, cluster)
             yield _row(bench, case, "stage-level", scale, name, published[at])
         for name, (op, published) in SYNTHESISED.items():
-            case = Case("ring", op, cluster)
+            case = PaperCase("ring", op, cluster)
             yield _row(bench, case, "MSCCL", scale, name, published[at])
 
 
-def _row(bench: Bench, case: Case, backend: str, scale: str, name: str, published: float) -> Row:
+def _row(
+    bench: PaperBench, case: PaperCase, backend: str, scale: str, name: str, published: float
+) -> FigureRow:
     runs = [bench.run(case, backend, size) for size in bench.setting.sizes]
     found = {
         "time": [active(run) for run in runs],
@@ -66,4 +70,4 @@ def _row(bench: Bench, case: Case, backend: str, scale: str, name: str, publishe
     cells = (scale, name, f"{published:.1f}", *(shares(v[-1], v) for v in found.values()))
     facts = {"algorithm run": case.algorithm, "backend": backend, "utilisation": found}
     substitute = "" if case.algorithm == "HM" else "a ring, not their schedule; "
-    return Row(cells, facts, substitute + limit(runs[-1]))
+    return FigureRow(cells, facts, substitute + limit(runs[-1]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.paper.backends import CHANNELS, Bench, Case
+from benchmarks.paper.backends import CHANNELS, PaperBench, PaperCase
 from benchmarks.paper.reasons import idlest, limit
-from benchmarks.paper.side_by_side import Row, Table, human
+from benchmarks.paper.side_by_side import FigureRow, FigureTable, human
 from hccc.sim import usage
 
 # Thread blocks; then % of communication time, average idle, maximum idle, on Topo1 to Topo4.
@@ -70,21 +70,25 @@ the paper's TACCL and TE-CCL, whose schedules are not published: ours there are 
 finds for the cluster."""
 
 
-def table(bench: Bench) -> Table:
+def table(bench: PaperBench) -> FigureTable:
     """Makes Table 3."""
     note = NOTE.format(last=human(bench.setting.sizes[-1]))
     columns = ("backend", "algorithm", "topology", "blocks", "comm. time", "avg idle", "max idle")
-    return Table("3", "Table 3: thread blocks", note, columns, tuple(rows(bench)))
+    return FigureTable("3", "Table 3: thread blocks", note, columns, tuple(rows(bench)))
 
 
-def rows(bench: Bench, topologies: tuple[int, ...] = (1, 2, 3, 4)) -> Iterator[Row]:
+def rows(bench: PaperBench, topologies: tuple[int, ...] = (1, 2, 3, 4)) -> Iterator[FigureRow]:
     """Yields every backend and algorithm on these topologies."""
     for (backend, algorithm, op), published in PUBLISHED.items():
         for n in topologies:
-            yield _row(bench, backend, Case(algorithm, op, f"resccl-topo{n}"), published[n - 1])
+            yield _row(
+                bench, backend, PaperCase(algorithm, op, f"resccl-topo{n}"), published[n - 1]
+            )
 
 
-def _row(bench: Bench, backend: str, case: Case, published: tuple[int, float, float, float]) -> Row:
+def _row(
+    bench: PaperBench, backend: str, case: PaperCase, published: tuple[int, float, float, float]
+) -> FigureRow:
     staged = backend == "MSCCL" and case.algorithm == "HM"
     run = bench.run(case, "stage-level" if staged else backend, bench.setting.sizes[-1])
     b = usage.blocks(run)
@@ -95,4 +99,4 @@ def _row(bench: Bench, backend: str, case: Case, published: tuple[int, float, fl
     cells = (backend, f"{kind} {case.op}", case.cluster.removeprefix("resccl-"), *shown)
     facts = {"algorithm run": case.algorithm, "published": published, "ours": ours}
     substitute = "" if case.algorithm == "HM" else "a ring, not their schedule; "
-    return Row(cells, facts, f"{substitute}{limit(run)}; {idlest(run)}")
+    return FigureRow(cells, facts, f"{substitute}{limit(run)}; {idlest(run)}")

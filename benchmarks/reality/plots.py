@@ -8,14 +8,14 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from benchmarks.reality.tables import Table
+from benchmarks.reality.tables import PublishedTable
 
 mpl.use("Agg")
 
 
-def draw(tables: list[Table], folder: Path) -> None:
+def draw(tables: list[PublishedTable], folder: Path) -> None:
     """Draws NAME.svg of each machine: time over size, measured as dots, predicted as lines."""
-    by_name: dict[str, list[Table]] = defaultdict(list)
+    by_name: dict[str, list[PublishedTable]] = defaultdict(list)
     for table in tables:
         by_name[table.name].append(table)
     folder.mkdir(parents=True, exist_ok=True)

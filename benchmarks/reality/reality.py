@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reality.tables import CLASSES, Table, others, size_class, tables
+from benchmarks.reality.tables import CLASSES, PublishedTable, others, size_class, tables
 
 
-def errors(table: Table) -> np.ndarray:
+def errors(table: PublishedTable) -> np.ndarray:
     """Returns predicted over measured, less 1: f8[rows]."""
     return np.array([p.time_us for p in table.predicted()]) / table.times - 1
 
 
-def summary(chosen: Iterable[Table]) -> list[str]:
+def summary(chosen: Iterable[PublishedTable]) -> list[str]:
     """Writes the median error and the share within 30 %, by size class."""
     pairs = [(size_class(t.sizes), np.abs(errors(t))) for t in chosen]
     if not pairs:
@@ -35,7 +35,7 @@ def summary(chosen: Iterable[Table]) -> list[str]:
     return cells
 
 
-def line(t: Table) -> str:
+def line(t: PublishedTable) -> str:
     """Writes one table: its machine, and the median of signed errors by class."""
     e, k = errors(t), size_class(t.sizes)
     cells = [

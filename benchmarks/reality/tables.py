@@ -26,7 +26,7 @@ CLASSES = ((64 << 10, "<= 64 KB"), (4 << 20, "<= 4 MB"), (1 << 62, "above"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class PublishedTable:
     """Measurements of one collective on one machine: size in bytes and µs, f8[rows].
 
     cluster: the machine in the cluster language, from which `machine` is read; nodes: how many it
@@ -77,7 +77,7 @@ def _machine(cluster: str, library: str) -> NcclMachine:
 
 
 @cache
-def tables() -> tuple[Table, ...]:
+def tables() -> tuple[PublishedTable, ...]:
     """Loads every table that a machine of machines.toml has."""
     records = {r["id"]: r for r in json.loads((HERE / "measured.json").read_text("utf-8"))}
     result = []
@@ -87,7 +87,7 @@ def tables() -> tuple[Table, ...]:
             least = entry.get("from", {}).get(id, 0)
             rows = np.array([row[:2] for row in r["rows"] if row[0] >= least], np.float64)
             result.append(
-                Table(
+                PublishedTable(
                     id,
                     entry["name"],
                     cluster_text(entry, nodes),

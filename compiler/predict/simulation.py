@@ -18,10 +18,10 @@ from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.predict import baselines
 from hccc.predict.advice import advice
-from hccc.predict.candidates import Candidate, evaluate
 from hccc.predict.figures import Figures, critical_lines, figures_of, plans, table, versus
 from hccc.predict.nccl.rows import LibraryRow, VendorLibrary, library_of, machine_for
 from hccc.predict.nccl.rows import rows as rows_of
+from hccc.predict.trials import Trial, evaluate
 from hccc.shipped import find as shipped
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.estimates import estimates
@@ -290,7 +290,7 @@ def _baselines(
         machine = prepare(compiled.plan, topology)
         return [Baseline("hccc", "as compiled", machine, lambda request: request)], {}
     others = {other.name: other for other in baselines.alternatives(compiled, topology, vs)}
-    plans = [Candidate(o.name, o.plan, required=o.name == "hccc") for o in others.values()]
+    plans = [Trial(o.name, o.plan, required=o.name == "hccc") for o in others.values()]
     made, missing = evaluate(
         plans, lambda plan: prepare(plan, topology), lambda name: tell(f"Compiling: {name}")
     )

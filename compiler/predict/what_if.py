@@ -22,7 +22,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
-from hccc.predict.candidates import Candidate, evaluate
+from hccc.predict.trials import Trial, evaluate
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -71,7 +71,7 @@ def outcomes(run: Run, program: Program | None, options: Options) -> list[Change
     changes = [*_hardware(run), *_calls(run), *_compilations(run, program, options)]
     by_name = {change.name: change for change in changes}
     simulated, _ = evaluate(  # what cannot run so is left out: a window too large, say
-        [Candidate(c.name, partial(_simulated, c)) for c in changes],
+        [Trial(c.name, partial(_simulated, c)) for c in changes],
         lambda result: result[0],
         lambda name: tell(f"Simulating: {name}"),
     )
@@ -81,7 +81,7 @@ def outcomes(run: Run, program: Program | None, options: Options) -> list[Change
             by_name[one.name].option,
             one.value,
             1 - one.value / run.time,
-            one.candidate[1],
+            one.result[1],
         )
         for one in simulated
     ]

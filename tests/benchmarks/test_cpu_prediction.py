@@ -43,6 +43,6 @@ def test_prediction_keeps_the_order() -> None:
 
 
 def test_agreement_by_counting() -> None:
-    rows = [cpu_prediction.Row("a", 1, 10.0, x) for x in (13.0, 13.1, 7.7, 7.6, 10.0)]
+    rows = [cpu_prediction.PredictionRow("a", 1, 10.0, x) for x in (13.0, 13.1, 7.7, 7.6, 10.0)]
     near, error = cpu_prediction.agreement(rows)
     assert near == pytest.approx(0.6) and error == pytest.approx(0.24, rel=0.3)

@@ -24,7 +24,7 @@ from tests.runtime.handwritten import PROGRAMS
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrinks the measurements of --quick, on both devices."""
-    settings = cases.Settings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768))
+    settings = cases.GpuSettings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768))
     monkeypatch.setattr(cases, "GPU_QUICK", settings)
     monkeypatch.setattr(cases, "CPU_QUICK", settings)
 
@@ -110,7 +110,9 @@ def test_the_launcher_takes_what_was_built_ahead(
     monkeypatch.setattr(cupy, "RawModule", load)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
-    kernel = measured_machine.Gpu().kernel(plan, tmp_path / "k", measured_machine.Kind.INTERPRETED)
+    kernel = measured_machine.GpuMachine().kernel(
+        plan, tmp_path / "k", measured_machine.KernelKind.INTERPRETED
+    )
     request = LaunchRequest(0, "float32")
     kernel.build(request)
     (built,) = (tmp_path / "k" / "build").iterdir()
@@ -152,7 +154,7 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def test_mixed_plans_run_without_a_proxy(tmp_path: Path) -> None:
     found = cases.swept(264, 2, "hm_allreduce")
     assert [case.transport for case in found] == list(cases.TRANSPORTS)
-    host, case = measured_machine.Host(), found[-1]
+    host, case = measured_machine.HostMachine(), found[-1]
     kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
     inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
     for kernel, out in zip(kernels, outputs, strict=True):
@@ -165,9 +167,9 @@ def test_mixed_plans_run_without_a_proxy(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("gpu")
 def test_through_the_c_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases.swept(264, 2, "ring_allreduce")[0]
-    machine = measured_machine.Gpu()
-    assert measured_machine.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
-    kernel = machine.kernel(case.plan, tmp_path / "k", measured_machine.Kind.LAUNCHER)
+    machine = measured_machine.GpuMachine()
+    assert measured_machine.KernelKind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
+    kernel = machine.kernel(case.plan, tmp_path / "k", measured_machine.KernelKind.LAUNCHER)
     assert isinstance(kernel, measured_machine.LaunchedKernel)
     assert measured_machine.library_command(
         kernel, LaunchRequest(0, "float32").variant(case.plan.collective)
@@ -182,8 +184,8 @@ def test_through_the_c_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(measured_machine, "library_command", command)
     request = LaunchRequest(5000, "float32", timeout=5)
     kernel.build(request)
-    other = measured_machine.Host().kernel(
-        case.plan, tmp_path / "h", measured_machine.Kind.GENERATED
+    other = measured_machine.HostMachine().kernel(
+        case.plan, tmp_path / "h", measured_machine.KernelKind.GENERATED
     )
     inputs, *outputs = data.memory(machine, case.plan, 5000, "float32", 2)
     assert len(kernel.burst(inputs, outputs[0], request, 3)) == 3 and kernel.host_us > 0
@@ -193,7 +195,7 @@ def test_through_the_c_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("gpu")
 def test_nccl_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert measured_machine.Gpu().library() is None
+    assert measured_machine.GpuMachine().library() is None
     calls: list[tuple[int, ...]] = []
     rank = SimpleNamespace(allReduce=lambda *call: calls.append(call[2:]))
     nccl = ModuleType("cupy.cuda.nccl")
@@ -207,7 +209,7 @@ def test_nccl_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         setattr(nccl, name, value)
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)
-    library = measured_machine.Gpu().library()
+    library = measured_machine.GpuMachine().library()
     assert library is not None
     assert library.name == "NCCL 22703, AllReduce of one rank"
     assert len(library.burst(4096, "bfloat16", 3)) == 3

@@ -19,7 +19,7 @@ def test_machines_are_bounded_and_others_named(tmp_path: Path) -> None:
     (tmp_path / "graph.xml").write_text("<graphs/>")
     (tmp_path / "other.md").write_text("nothing")
     quad, four, graph = machines.rows(tmp_path, (1, 4))
-    assert isinstance(quad, machines.Row) and isinstance(four, machines.Row)
+    assert isinstance(quad, machines.MachineRow) and isinstance(four, machines.MachineRow)
     assert (quad.file, quad.gpus, quad.device, quad.links) == ("quad.txt", 4, "A100", 6)
     assert quad.cuts["Allgather"] == pytest.approx(4 / 3 * 235, rel=1e-4)
     assert quad.trees["Allgather"] == pytest.approx(quad.cuts["Allgather"])
@@ -32,7 +32,7 @@ def test_machines_are_synthesised_and_the_least_shares_told(tmp_path: Path) -> N
     path = tmp_path / "quad.txt"
     path.write_text(TABLE)
     found = [machines.share((path, nodes, "allgather", 1 << 30)) for nodes in (1, 2)]
-    refused = shares.Row("other.txt", "allgather", 1 << 30, refused="nothing serves it")
+    refused = shares.ShareRow("other.txt", "allgather", 1 << 30, refused="nothing serves it")
     assert [one.cluster for one in found] == ["quad.txt", "2 x quad.txt"]
     assert all(0.5 < one.share <= 1 and one.method for one in found)
     worst = machines.worst_table([refused, *found])

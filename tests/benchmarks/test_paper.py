@@ -16,7 +16,7 @@ SMALL = (8 << 20, 64 << 20)
 
 def bench(place: Path, **setting: Any) -> Any:
     """Makes a Bench for small calls."""
-    return backends.Bench(backends.Setting(sizes=SMALL, **setting), place)
+    return backends.PaperBench(backends.PaperSetting(sizes=SMALL, **setting), place)
 
 
 def run_command(*arguments: str) -> None:

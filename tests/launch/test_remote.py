@@ -21,6 +21,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+import benchmarks.namespaces as namespaces
 from hccc.api import functions as api
 from hccc.base.diagnostics import UserError
 from hccc.driver.options import Options
@@ -28,13 +29,11 @@ from hccc.launch.host import unpack
 from hccc.launch.remote import pack, variables
 from hccc.launch.worker import address_of
 from hccc.runtime.transport.ucx_transport import available
-from tests.benchmarks.conftest import FOLDER, module_of
 from tests.cli.commandline import COMMAND, Hccc, environment, hccc
 from tests.emit import plans
 from tests.marks import slow
 
 __all__ = ["hccc"]
-namespaces = module_of(FOLDER.parent, "namespaces")
 SHORT = ["-b", "4K", "-e", "4K", "-n", "2", "-w", "1"]
 SHELL = """#!/bin/sh
 host=$1; shift
