@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import Problem
 from hccc.base.version import __version__
+from hccc.cli.progress import progress as progress
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
 from hccc.validate.validated import Unvalidated
