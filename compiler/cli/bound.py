@@ -9,6 +9,7 @@ import click
 from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import faults_options, json_option
+from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, Size, Words
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
@@ -45,7 +46,7 @@ def bound(
     from hccc.api import functions as api
     from hccc.driver.inputs import load_cluster
 
-    with report.progress():
+    with progress():
         tell("Looking for the narrowest cut")
         site = load_cluster(cluster, failed, degraded)
         found = api.bound(site, collectives, size, root=root)

@@ -10,7 +10,7 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
-from hccc.cli import report
+from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, File
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
@@ -58,7 +58,7 @@ def builtin(
         from hccc.base.files.writing import check_place
 
         check_place(output, cluster)
-    with report.progress():
+    with progress():
         tell("Reading the cluster")
         t = _topology(ranks, gpus_per_node, cluster)
         if root >= len(t):

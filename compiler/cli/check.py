@@ -9,6 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import algorithm_argument, command_options, compile_options, load
+from hccc.cli.progress import progress
 
 
 @click.command(short_help="Prove that ALGO is right, and say what holds.")
@@ -23,7 +24,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     that they do is held against the plan.
     """
     how = command_options(options)
-    with report.progress():
+    with progress():
         compiled = load(algorithm, how, how.load_cluster(), checked=True)
     if as_json:
         from hccc.driver.facts import compiled_facts

@@ -10,6 +10,7 @@ import click
 from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import HELP, json_option
+from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, File
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def list_clusters(as_json: bool) -> None:
     from hccc.shipped import find as shipped
 
     rows = []
-    with report.progress():
+    with progress():
         for name in shipped.names(shipped.ShippedKind.CLUSTER):
             tell(f"Reading {name}")
             source = shipped.read(Path(f"{name}.cluster"), load.MAX_BYTES, shipped.CLUSTERS)

@@ -22,6 +22,7 @@ from hccc.cli.options import (
     load_library,
     refuse,
 )
+from hccc.cli.progress import progress
 from hccc.cli.types import AlgorithmFile, File, Words
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.options import BEFORE_THE_PLAN, TARGETS, Output
@@ -112,7 +113,7 @@ def compile_command(
     _check_places(algorithms, output, emit, page, options["cluster"])
     asked = command_options(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
-    with report.progress():
+    with progress():
         compiled = _compiled(algorithms, how, name, common=emit is None)
         from hccc.api import functions as api
         from hccc.driver.outputs import Written

@@ -16,6 +16,7 @@ from hccc.cli.options import (
     compile_options,
     load_simulated,
 )
+from hccc.cli.progress import progress
 from hccc.cli.types import Size
 
 
@@ -32,7 +33,7 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
     Needs --cluster, or a plan that was compiled for one.
     """
     how = command_options(options)
-    with report.progress():
+    with progress():
         compiled, topology = load_simulated(algorithm, how)
         from hccc.api import functions as api
 

@@ -14,6 +14,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import json_option
+from hccc.cli.progress import progress
 from hccc.cli.types import AlgorithmFile, Duration, Words
 from hccc.driver.facts import Facts
 from hccc.ir.op_type import NAMES as COLLECTIVES
@@ -114,7 +115,7 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
 @contextmanager
 def _progress() -> Iterator[OnRound]:
     """Yields the function that shows a round."""
-    with report.progress("Fuzzing"):
+    with progress("Fuzzing"):
         yield lambda tally: tell(f"Fuzzing: {_counts(tally)}, round {tally.rounds}")
 
 

@@ -10,6 +10,7 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import json_option
+from hccc.cli.progress import progress
 from hccc.cli.types import Duration, File, Words
 from hccc.driver.options import TARGETS
 
@@ -47,7 +48,7 @@ def profile(
         raise fail("E415", f"there are several devices: {named}", help="--device one, or -o FILE")
     paths = [cluster_file.place(output, d, present) for d in present] if output and to_file else []
     cluster_file.check_free(paths)
-    with report.progress():
+    with progress():
         profiles = [measure(d, ranks, seconds) for d in present]
     texts = [cluster_file.text(p) for p in profiles]
     files = dict(zip(paths, texts, strict=False))

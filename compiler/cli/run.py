@@ -18,6 +18,7 @@ from hccc.cli.options import (
     load,
     size_options,
 )
+from hccc.cli.progress import progress
 from hccc.cli.types import File, Number, Size, Speed, Words
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def run(
     """
     _check_files(algorithm, file, options["trace"])
     how = command_options(options)
-    with report.progress():
+    with progress():
         cluster = how.load_cluster()
         compiled = load(algorithm, how, cluster)
     _check_root(root, compiled.plan.collective)
@@ -118,7 +119,7 @@ def run(
 
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
     tracer = Tracer(compiled.catalogue) if wanted.trace else None
-    with report.progress():
+    with progress():
         rows = measure(compiled, wanted, tracer)
     library = compiled.catalogue
     speed = wanted.network_of(library)

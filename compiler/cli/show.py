@@ -10,6 +10,7 @@ import click
 from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.options import command_options, compile_options, given, load, refuse
+from hccc.cli.progress import progress
 from hccc.cli.types import AnyFile, File, Size
 from hccc.pictures.choices import WHATS
 
@@ -53,7 +54,7 @@ def show(
     timeline; that and --trace need --cluster. An .svg or .png holds one of them, an .html all.
     """
     how = command_options(options)
-    with report.progress():
+    with progress():
         tell("Starting")
         from hccc.api import functions as api
         from hccc.driver import inputs

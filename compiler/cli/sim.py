@@ -20,6 +20,7 @@ from hccc.cli.options import (
     refuse,
     size_options,
 )
+from hccc.cli.progress import progress
 from hccc.cli.types import AlgorithmFile
 from hccc.driver.options import selectable
 from hccc.ir.op_type import NAMES as COLLECTIVES
@@ -78,7 +79,7 @@ def sim(
     if algorithm is None:
         raise fail("E467", "there is nothing to predict", help="give an ALGO, or --baseline nccl")
     how = command_options(options)
-    with report.progress():
+    with progress():
         compiled, topology = load_simulated(algorithm, how)
         from hccc.api import functions as api
         from hccc.predict.simulation import Sizes

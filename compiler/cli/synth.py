@@ -12,6 +12,7 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import faults_options, given, json_option, refuse
+from hccc.cli.progress import progress
 from hccc.cli.synth_sizes import (
     PROGRAMS,
     check_directory,
@@ -100,7 +101,7 @@ def synth(
     _check(kind, output, cluster, as_json)
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
-    with report.progress():
+    with progress():
         from hccc.sim.library import begin_building
 
         begin_building()
