@@ -1,6 +1,6 @@
 """How long the first commands of a new user take, with empty caches and again.
 
-    python benchmarks/start.py [--runs 3] [--tree DIR] [--json FILE]
+    python -m benchmarks.start [--runs 3] [--tree DIR] [--json FILE]
 
 Installs a tree (this one, if none is given) with `pip install` into a virtual environment of its
 own, and runs README's first commands there with a home of their own, so that no cache is left of

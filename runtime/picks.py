@@ -25,7 +25,7 @@ class Picks:
         return self.flags_at(len(self.shapes))
 
     def flags_at(self, plan: int) -> int:
-        """Bytes from a rank's flags to those of a plan."""
+        """Returns the distance, in bytes, from a rank's flags to those of a plan."""
         return sum(shape.flag_bytes for shape in self.shapes[:plan])
 
     def range_of(self, request: LaunchRequest) -> Range:

@@ -54,7 +54,7 @@ class Lines:
             self._note, self._since = text, self._clock()
 
     def look(self) -> None:
-        """Tells of the phase if it is time to."""
+        """Tells of the phase when its time has come."""
         now, text = self._clock(), described(self._phase, self._note)
         if text == self._told:
             return
@@ -64,7 +64,7 @@ class Lines:
 
 
 def described(phase: str, note: str) -> str:
-    """A phase, and what has come up in it, in words."""
+    """Describes a phase, and the note of it, in words."""
     return f"{phase} … ({note[0].lower()}{note[1:]})" if note else f"{phase} …"
 
 

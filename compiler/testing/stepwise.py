@@ -226,7 +226,7 @@ def _posts(plan: Plan, i: int) -> list[tuple[int, int]]:
 
 
 def _interleave(machine: StepMachine, blocks: list[_SteppedBlock], rng: random.Random) -> None:
-    """Always runs the free block or proxy of highest priority; priorities change at a drawn rate.
+    """Runs the free block or proxy of highest priority; priorities change at a drawn rate.
 
     A low rate starves some for long, which finds faults that a fair order never shows. A launch
     ends when proxies have carried everything.

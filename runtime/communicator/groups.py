@@ -69,7 +69,7 @@ class KeptArrays:
     """References to arrays of calls in streams, until the calls are done."""
 
     def __init__(self, progress: Callable[[], tuple[int, int]]) -> None:
-        """progress: how many calls were made, and are done."""
+        """Returns how many calls were made, and how many are done."""
         self._progress = progress
         self._changing = threading.Lock()
         self._waiting: deque[tuple[int, Owners]] = deque()

@@ -156,7 +156,7 @@ def _pieces(p: Pattern) -> Callable[[Pattern, U8, int], Array]:
 
 
 def values(p: Pattern, rank: int, start: int, stop: int) -> Array:
-    """Elements [start, stop) of `rank`'s send buffer."""
+    """Returns elements [start, stop) of `rank`'s send buffer."""
     out = np.empty(stop - start, p.numpy)
     make = _pieces(p)
     for a, b in _blocks(start, stop):
@@ -177,7 +177,7 @@ def _stored(p: Pattern, exact: Array) -> Array:
 
 
 def inputs(p: Pattern, rank: int) -> Array:
-    """`rank`'s send buffer: input_blocks · count elements."""
+    """Returns `rank`'s send buffer: input_blocks · count elements."""
     return values(p, rank, 0, p.collective.input_blocks(rank) * p.count)
 
 
@@ -201,7 +201,7 @@ _FOLD: dict[str, np.ufunc] = {
 
 
 def reduced(p: Pattern, start: int, stop: int) -> Array:
-    """Elements [start, stop) of all send buffers, reduced. O(ranks · elements)."""
+    """Reduces elements [start, stop) of all send buffers. O(ranks · elements)."""
     out = np.empty(stop - start, p.numpy)
     make, fold = _pieces(p), _FOLD[p.op]
     for a, b in _blocks(start, stop):
@@ -234,7 +234,7 @@ class Expected:
     shared: Array | None
 
     def at(self, rank: int) -> Array:
-        """`rank`'s receive buffer: output_blocks · count elements. May be a view."""
+        """Returns `rank`'s receive buffer: output_blocks · count elements. May be a view."""
         p, c, n = self.pattern, self.pattern.collective, self.pattern.count
         if not c.output_blocks(rank):
             return np.empty(0, p.numpy)

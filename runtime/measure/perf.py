@@ -89,7 +89,7 @@ class Ranks(Protocol):
         ...
 
     def wrong(self, p: Pattern, keeps_input: bool) -> int:
-        """Elements of all ranks that are not what one launch on `p` leaves there."""
+        """Counts the elements of all ranks that differ from the result of one launch on `p`."""
         ...
 
     def differences(self, p: Pattern) -> int | None:
@@ -175,7 +175,8 @@ class SizeSchedule:
 
 
 def count_of(c: Collective, size: int, itemsize: int) -> int:
-    """Elements in a block, so that no rank has a buffer of more than `size` bytes."""
+    """Returns how many elements a block has, so that no rank has a buffer of more than `size`
+    bytes."""
     return size // (itemsize * c.most_blocks())
 
 
@@ -340,7 +341,7 @@ def wanted(p: Pattern) -> Expected | None:
 def wrong_at(
     p: Pattern, rank: int, memory: RankMemory, want: Expected | None, keeps_input: bool
 ) -> int:
-    """Elements of one rank that are not what one launch on `p` leaves there."""
+    """Counts the elements of one rank that differ from the result of one launch on `p`."""
     image = memory.like()
     patterns.poison(image.slab)
     image.send[...] = patterns.inputs(p, rank) if keeps_input else memory.send

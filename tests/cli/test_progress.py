@@ -22,7 +22,7 @@ class Told:
         self.lines = progress.Lines("Starting", self.said.append, lambda: self.now)
 
     def at(self, now: float) -> list[str]:
-        """All that was said until a time."""
+        """Returns all that was said until a time."""
         self.now = now
         self.lines.look()
         return self.said

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.emit import catalogues, plans
 
 from hccc.api import functions as api
 from hccc.base.diagnostics import Source, UserError
@@ -24,6 +23,7 @@ from hccc.driver.load import load, load_library
 from hccc.driver.options import Options
 from hccc.ir import catalogue_json
 from hccc.ir.plan import Plan
+from tests.emit import catalogues, plans
 
 ROOT = Path(__file__).parents[2]
 RING = ROOT / "examples" / "ring_allreduce.rccl"
@@ -37,7 +37,7 @@ def ring() -> Plan:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A directory of kernels of two plans."""
+    """Writes a directory of kernels of two plans."""
     return catalogues.written(catalogues.both(), tmp_path / "both")
 
 

@@ -16,7 +16,7 @@ GRAMMARS = sorted(Path(hccc.lang.__file__).parent.glob("*/*.lark"))
 
 
 def parser(grammar: Path) -> Lark:
-    """The parser that `tables` makes, of whatever lies in the grammar's folder."""
+    """Returns the parser that `tables` makes, of the files in the grammar's folder."""
     return tables.tables(f"hccc.lang.{grammar.parent.name}", grammar.name, Transformer())
 
 

@@ -146,7 +146,8 @@ class Loop(Generic[P, R]):
             return self.__dict__["compiled"]
 
     def _pays(self, spent: float) -> bool:
-        """Whether compiling, or loading what is compiled, takes less than `spent` seconds."""
+        """Tells whether compiling the loop, or loading it compiled, takes less than `spent`
+        seconds."""
         if spent < LOAD * len(self._reached):
             return False
         if "numba" not in sys.modules and Loop.spent_by_all < IMPORT:
@@ -169,7 +170,7 @@ class Loop(Generic[P, R]):
         return found
 
     def _kept(self) -> bool:
-        """Whether the loop, as it is, seems to be on disk: found out without importing numba."""
+        """Tells whether the compiled loop seems to be on disk. Does not import numba."""
         code: CodeType = self.function.__code__
         file = Path(code.co_filename)
         name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}.*.loop"
@@ -184,7 +185,7 @@ class Loop(Generic[P, R]):
 
 
 def _elements(args: Iterable[Any]) -> int:
-    """How many elements the arrays among `args` have, also those in tuples."""
+    """Counts the elements of the arrays among `args`, also of those in tuples."""
     count = 0
     for each in args:
         if isinstance(each, np.ndarray):
@@ -195,7 +196,8 @@ def _elements(args: Iterable[Any]) -> int:
 
 
 def _whole(result: Any) -> Any:
-    """What a compiled loop returns where a plain one returned `result`: Python's numbers."""
+    """Turns the result of a plain loop into that of a compiled one: NumPy's numbers into
+    Python's."""
     if isinstance(result, np.generic):
         return result.item()
     if type(result) is tuple:
@@ -204,7 +206,7 @@ def _whole(result: Any) -> Any:
 
 
 def _copy(function: Any) -> Any:
-    """`function`, with no globals yet."""
+    """Copies `function` without its globals."""
     scope = {"__builtins__": __builtins__, "__name__": function.__module__}
     cells = tuple(CellType() for _ in function.__closure__ or ())
     made = FunctionType(
@@ -223,7 +225,7 @@ def _fill(made: Any, function: Any, inner: Callable[[Any], Any]) -> None:
 
 
 def _used(function: Any) -> dict[str, Any]:
-    """The globals and cells that `function` uses, by name."""
+    """Returns the globals and cells that `function` uses, by name."""
     known = function.__globals__
     used = {name: known[name] for name in names(function.__code__) if name in known}
     free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -231,7 +233,7 @@ def _used(function: Any) -> dict[str, Any]:
 
 
 def names(code: CodeType) -> Iterator[str]:
-    """The names that a function and those inside it use."""
+    """Yields the names that a function and the functions inside it use."""
     yield from code.co_names
     yield from code.co_freevars
     for constant in code.co_consts:

@@ -60,7 +60,7 @@ class _LoopCache(FunctionCache):
         self._cache_file: Any = _Files(Path(self._cache_path), self._impl.filename_base, loop)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for `sig`, or None: then it is compiled now."""
+        """Returns the compilation kept for `sig`; None makes numba compile the loop."""
         found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         if found is None:
             note("Compiling loops, once")
@@ -107,7 +107,7 @@ class _Files:
         self._place, self._base, self._loop = place, base, loop
 
     def load(self, key: Any) -> Any:
-        """What was saved under `key`, or None."""
+        """Returns the compilation saved under `key`; None makes numba compile the loop."""
         try:
             data = self._path(key).read_bytes()
         except OSError:
@@ -135,7 +135,8 @@ class _Files:
             path.unlink(missing_ok=True)
 
     def _path(self, key: Any) -> Path:
-        """By types and processor, not by byte code: a changed loop takes the place of the old."""
+        """Names a file by types and processor, not by byte code: a changed loop replaces the old
+        one."""
         name = hashlib.sha256(repr(key[:2]).encode()).hexdigest()[:16]
         return self._place / f"{self._base}.{name}.loop"
 
@@ -145,8 +146,8 @@ class _Files:
 
 
 def _tuple_fields(types: Iterable[Any]) -> Iterator[tuple[str, ...]]:
-    """The named tuples among types of arguments, and their fields: compiled code knows the fields
-    by position, and equal types may come from classes with others."""
+    """Yields the class and fields of each named tuple among the types of arguments: compiled code
+    knows fields by position, and equal types may come from classes with other fields."""
     for each in types:
         given: Any = each  # numba's stubs know neither fields nor iteration
         if isinstance(each, BaseNamedTuple):
@@ -156,14 +157,14 @@ def _tuple_fields(types: Iterable[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def stamp(loop: Dispatcher) -> bytes:
-    """A digest of all that `loop` is compiled from, as far as its key does not say it."""
+    """Digests all that `loop` is compiled from and its key does not say."""
     parts = sorted(set(_origins(loop, set())))
     words = (numba.__version__, np.__version__, sys.version, *parts)
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).digest()
 
 
 def _origins(loop: Dispatcher, seen: set[int]) -> Iterator[str]:
-    """Files, options and constants of `loop` and of the loops that it calls, wherever those are."""
+    """Yields files, options and constants of `loop` and of the loops that it calls, in any file."""
     seen.add(id(loop))
     function: Any = loop.py_func
     options = sorted(f"{key}={value!r}" for key, value in loop.targetoptions.items())
@@ -188,7 +189,7 @@ def _origins(loop: Dispatcher, seen: set[int]) -> Iterator[str]:
 
 @cache
 def _content(file: str) -> str:
-    """A digest of a source file; its path where it cannot be read (in an archive)."""
+    """Digests a source file; returns its path where it cannot be read (in an archive)."""
     try:
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:

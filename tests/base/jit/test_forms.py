@@ -32,7 +32,7 @@ Calls = dict[str, dict[Any, list[Any]]]
 
 
 def loops() -> dict[str, Loop[..., Any]]:
-    """All loops of the package that have two forms, by name."""
+    """Returns all loops of the package that have two forms, by name."""
     found: dict[str, Loop[..., Any]] = {}
     for module in pkgutil.walk_packages(hccc.__path__, "hccc."):
         if not module.name.startswith(("hccc.runtime", "hccc.downstream", "hccc.__main__")):
@@ -47,7 +47,8 @@ LOOPS = loops()
 
 @pytest.fixture(scope="module")
 def calls() -> Iterator[Calls]:
-    """What each loop was called with, while all runs in plain Python and no integer overflows."""
+    """Yields the arguments of calls of each loop, while all runs in plain Python and no integer
+    overflows."""
     kept: Calls = {name: {} for name in LOOPS}
     plain = {name: loop.plain for name, loop in LOOPS.items()}
     noting = {id(plain[name]): _noting(plain[name], kept[name]) for name in LOOPS}
@@ -74,14 +75,14 @@ def _noting(function: Any, kept: dict[Any, list[Any]]) -> Callable[..., Any]:
 
 
 def _kind(value: Any) -> Any:
-    """Types and dimensions of arguments, and whether arrays are empty."""
+    """Returns types and dimensions of arguments, and whether arrays are empty."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.ndim, value.size > 0
     return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Whether values are of one type, and the same to the bit."""
+    """Tells whether values are of one type, and the same to the bit."""
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(_alike, a, b))
     x, y = np.asarray(a), np.asarray(b)

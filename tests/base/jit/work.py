@@ -69,7 +69,7 @@ LARGE = (1 << 31) - 1
 
 
 def commands() -> None:
-    """Programs of every collective through every pass."""
+    """Runs programs of every collective through every pass."""
     for line in COMMANDS.strip().splitlines():
         words = line.split()
         words[1] = str(EXAMPLES / words[1])
@@ -79,7 +79,7 @@ def commands() -> None:
 
 
 def custom() -> None:
-    """A collective that only its author knows; tasks that wait in vain."""
+    """Runs a custom collective, and tasks that wait in vain."""
     compiled = hccc.compile(EXAMPLES / "ring_allreduce.rccl")
     assert isinstance(compiled, CompiledProgram)
     plan = compiled.plan
@@ -154,7 +154,7 @@ def alone() -> None:
 
 
 def shipped(name: str) -> Topology:
-    """A cluster that ships."""
+    """Loads a cluster that ships."""
     return load.load(CLUSTERS / f"{name}.cluster")
 
 
