@@ -1,4 +1,4 @@
-"""library: the parts of an output directory around the kernels: C header, dispatcher, build
+"""library_view: the parts of an output directory around the kernels: C header, dispatcher, build
 file."""
 
 from __future__ import annotations
