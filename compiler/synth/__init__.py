@@ -1,1 +1,1 @@
-"""synth: Programs for a Topology, and what no Program can beat (cost-model §7)."""
+"""synth: Programs made for a Topology, and lower bounds on the time of any (cost-model §7)."""

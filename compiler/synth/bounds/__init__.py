@@ -1,1 +1,1 @@
-"""bounds: what no schedule can beat."""
+"""bounds: the least time of any schedule, and estimates of the time of a Program."""

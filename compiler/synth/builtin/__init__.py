@@ -1,1 +1,1 @@
-"""NCCL's algorithms as Programs for a Topology."""
+"""builtin: ring, tree and other known algorithms as Programs for a Topology."""

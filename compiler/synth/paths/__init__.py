@@ -1,1 +1,1 @@
-"""paths: Programs whose chunks go from one rank to one rank, over the emptiest paths."""
+"""paths: Programs whose chunks go from one rank to one rank, over paths that share the load."""
