@@ -1,3 +1,3 @@
 """version: hccc's version, the only place that has it besides pyproject.toml."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -65,7 +65,7 @@
 extern "C" {
 #endif
 
-#define HCCC_RUNTIME_VERSION 100 /* 0.1.0 */
+#define HCCC_RUNTIME_VERSION 200 /* 0.2.0 */
 
 typedef enum {
   hcccSuccess = 0,
