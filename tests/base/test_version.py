@@ -14,7 +14,7 @@ def test_every_place_has_the_same_version() -> None:
     pkgconfig = (PACKAGE / "downstream" / "pkgconfig" / "hccc.pc").read_text(encoding="utf-8")
     header = (RUNTIME / "communicator" / "include" / "hccc_runtime.h").read_text(encoding="utf-8")
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    major, minor, patch = map(int, __version__.split("."))
+    major, minor, patch = map(int, project["version"].split("."))
     number = re.search(r"#define HCCC_RUNTIME_VERSION (\d+)", header)
     assert project["version"] == __version__
     assert f"\nVersion: {__version__}\n" in pkgconfig
