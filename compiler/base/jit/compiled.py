@@ -98,6 +98,7 @@ class Loop(Generic[P, R]):
         self._options, self.always, self._work = options, always, work
         self._switched = always
         self._spent, self._rate = 0.0, ELEMENT
+        self.forms: dict[str, Any] = {}
 
     def __call__(self, *given: P.args, **named: P.kwargs) -> R:
         """Runs the form that pays. Numbers are given, and returned, as Python's."""
@@ -118,32 +119,47 @@ class Loop(Generic[P, R]):
     def __reduce__(self) -> str:
         return str(self.function.__qualname__)
 
-    @cached_property
+    @property
     def plain(self) -> Any:
         """The loop in plain Python; the compiled loop, where it runs compiled only."""
-        if self.always:
-            return self.compiled
-        made = _copy(self.function)
-        self.__dict__["plain"] = made  # before those that it calls, of which it may be one
-        _fill(made, self.function, lambda value: value.plain if isinstance(value, Loop) else value)
-        return made
+        return self.forms.get("plain") or self._make("plain")
 
-    @cached_property
+    @property
     def compiled(self) -> Any:
         """The loop as numba's dispatcher."""
+        return self.forms.get("compiled") or self._make("compiled")
+
+    def _make(self, form: str) -> Any:
+        """Makes one form of the loop, and of those that it calls: known to others once complete."""
         with _making:
-            if "compiled" not in self.__dict__:
-                from hccc.base.jit.dispatchers import dispatcher, parallel_range
+            new = {loop: loop._begun(form) for loop in self._reached if form not in loop.forms}
+            for loop, (function, _) in new.items():
 
                 def inner(value: Any) -> Any:
-                    if value is prange:
-                        return parallel_range
-                    return value.compiled if isinstance(value, Loop) else value
+                    if isinstance(value, Loop):
+                        return new[value][1] if value in new else value.forms[form]
+                    if value is prange and form == "compiled":
+                        from hccc.base.jit.dispatchers import parallel_range
 
-                made = _copy(self.function)
-                self.__dict__["compiled"] = dispatcher(made, **self._options)
-                _fill(made, self.function, inner)
-            return self.__dict__["compiled"]
+                        return parallel_range
+                    return value
+
+                if function is not None:
+                    _fill(function, loop.function, inner)
+            for loop, (_, made) in new.items():
+                loop.forms[form] = made
+            return self.forms[form]
+
+    def _begun(self, form: str) -> tuple[Any, Any]:
+        """A form, and the function whose globals it still lacks, if any."""
+        if form == "plain" and self.always:
+            return None, self.compiled
+        function = _copy(self.function)
+        if form == "plain":
+            return function, function
+        from hccc.base.jit.dispatchers import dispatcher
+
+        return function, dispatcher(function, **self._options)
 
     def _pays(self, spent: float) -> bool:
         """Tells whether compiling the loop, or loading it compiled, takes less than `spent`

@@ -55,7 +55,7 @@ def calls() -> Iterator[Calls]:
     with pytest.MonkeyPatch.context() as patch, np.errstate(over="raise"):
         patch.setattr(compiled, "form", "plain")
         for name, function in plain.items():
-            patch.setitem(LOOPS[name].__dict__, "plain", noting[id(function)])
+            patch.setitem(LOOPS[name].forms, "plain", noting[id(function)])
             for called, value in list(function.__globals__.items()):
                 if id(value) in noting:
                     patch.setitem(function.__globals__, called, noting[id(value)])
