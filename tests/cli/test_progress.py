@@ -74,6 +74,7 @@ def test_lines_go_to_stderr(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_compiling_loops_says_so(tmp_path: Path) -> None:
     """With empty caches, however fast the machine is."""
     program = COMMAND[2].replace(

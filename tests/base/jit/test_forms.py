@@ -20,14 +20,8 @@ from hccc.base.jit import compiled
 from hccc.base.jit.compiled import Loop
 from tests.base.jit import work
 
+pytestmark = pytest.mark.slow  # the work takes half a minute, compiling all loops two
 KEPT = 2  # calls that are kept of a loop, of each kind of arguments
-CHEAP = (
-    "random_numbers.next_random",
-    "heap.before",
-    "root_of",
-    "redundant._uses",
-    "hpds_backlog._key",
-)
 Calls = dict[str, dict[Any, list[Any]]]
 
 
@@ -107,12 +101,6 @@ def test_each_is_called(calls: Calls) -> None:
     assert [name for name, kept in calls.items() if not kept] == []
 
 
-@pytest.mark.parametrize("name", [n for n in LOOPS if n.endswith(CHEAP)])
+@pytest.mark.parametrize("name", LOOPS)
 def test_forms_give_the_same(name: str, calls: Calls) -> None:
-    assert_same(name, calls[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in LOOPS if not n.endswith(CHEAP)])
-def test_all_forms_give_the_same(name: str, calls: Calls) -> None:
     assert_same(name, calls[name])
