@@ -40,7 +40,7 @@ static bool hccc_deleted(const hccc_block& b, int prim, int kind, int flag) {
   return said && !strcmp(said, wait);
 }
 
-// Thread i waits"""
+// Waits, in thread i"""
 RUNS = 40  # a deleted credit shows in one run of three: the receiver is often fast enough
 KINDS = {
     "memory": (Options(transport=Transport.STAGED, slots=1), (MESSAGE, CREDIT)),
@@ -53,11 +53,11 @@ def deleting(folder: Path) -> None:
     """Lets a kernel leave waits out."""
     header = folder / "hccc" / "primitive.h"
     text = header.read_text()
-    assert text.count(ASKED) == text.count("\n// Thread i waits") == 1
+    assert text.count(ASKED) == text.count("\n// Waits, in thread i") == 1
     asked = ASKED.replace(
         "continue", "continue;\n    if (hccc_deleted(b, p.prim, wish.kind, wish.flag)) continue"
     )
-    header.write_text(text.replace(ASKED, asked).replace("\n// Thread i waits", DELETED))
+    header.write_text(text.replace(ASKED, asked).replace("\n// Waits, in thread i", DELETED))
 
 
 def waits(plan: Plan) -> Iterator[tuple[int, ...]]:

@@ -189,7 +189,7 @@ CREDIT = "{HCCC_WAIT_CREDIT, flag, sent - HCCC_SLOTS}"
 PUT, FLAGS = "    hccc_submit_puts(b, puts, m, n);\n", "    hccc_submit_all(b, p, m, n);\n"
 BREAKS = {
     "a slot is filled too early": ("slots", "primitive.h", CREDIT, CREDIT.replace("- ", "- 2 * ")),
-    "flags go before data": ("put", "far.h", PUT + FLAGS, FLAGS + PUT),
+    "flags go before data": ("put", "execute.h", PUT + FLAGS, FLAGS + PUT),
 }
 
 

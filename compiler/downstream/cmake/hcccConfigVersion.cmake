@@ -1,5 +1,5 @@
 # Which hccc this is, for find_package(hccc VERSION).
-file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../../__init__.py" hccc_line REGEX "^__version__ = ")
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../../base/version.py" hccc_line REGEX "^__version__ = ")
 string(REGEX REPLACE ".*\"(.*)\".*" "\\1" PACKAGE_VERSION "${hccc_line}")
 unset(hccc_line)
 set(PACKAGE_VERSION_COMPATIBLE FALSE)
