@@ -151,7 +151,7 @@ class Loop(Generic[P, R]):
             return self.forms[form]
 
     def _begun(self, form: str) -> tuple[Any, Any]:
-        """A form, and the function whose globals it still lacks, if any."""
+        """Makes a form; returns the function whose globals it still lacks, if any, and the form."""
         if form == "plain" and self.always:
             return None, self.compiled
         function = _copy(self.function)
