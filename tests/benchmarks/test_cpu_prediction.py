@@ -1,4 +1,4 @@
-"""The simulator on this machine's profile ranks measured launches in their order."""
+"""Correlation and agreement of measured and predicted times, by counting."""
 
 from __future__ import annotations
 
@@ -25,21 +25,6 @@ def test_correlations_by_counting(pairs: list[tuple[int, int]]) -> None:
     assert cpu_prediction.spearman(x, [-v for v in x]) == pytest.approx(-1)
     ordered = [sorted(x).index(v) + (x.count(v) - 1) / 2 for v in x]
     assert cpu_prediction.ranks(x).tolist() == ordered
-
-
-@pytest.mark.slow
-def test_prediction_keeps_the_order() -> None:
-    """On one core, far below a quiet machine's speed; other load may disturb one run, not three."""
-    found = []
-    for _ in range(3):
-        _, rows = cpu_prediction.compare(2.0, 1)
-        assert len(rows) == 42
-        found.append(
-            (cpu_prediction.correlations(rows)["all"][0], cpu_prediction.agreement(rows)[0])
-        )
-        if found[-1][0] > 0.8 and found[-1][1] > 0.5:
-            return
-    pytest.fail(f"correlation and agreement: {found}")
 
 
 def test_agreement_by_counting() -> None:

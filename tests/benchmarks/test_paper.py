@@ -74,6 +74,7 @@ def test_every_row_says_why(capsys: pytest.CaptureFixture[str]) -> None:
         assert all(0 < share <= 1 for kind in row["utilisation"].values() for share in kind)
 
 
+@pytest.mark.slow
 def test_markdown_has_as_many_cells_in_every_line(capsys: pytest.CaptureFixture[str]) -> None:
     run_command("--table", "fig9", "--sizes", "8")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]

@@ -148,6 +148,7 @@ define launch = {base => 3, entry => 2, wake => 50, small => 64 KiB}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network_lowering", ["put", "slots"])
 @pytest.mark.parametrize("where", [GPUS, PROCESSES])
 @pytest.mark.parametrize("call", CALLS)
@@ -193,13 +194,13 @@ def test_what_cannot_be_kept_ends_a_run_before_it_begins() -> None:
 
 
 @pytest.mark.slow
-@law(always=20, slow=200)
+@law(always=10, slow=60)
 def test_the_bound_holds_for_random_plans(data: st.DataObject) -> None:
     check_bound(*drawn(data))
 
 
 @pytest.mark.slow
-@law(always=30, slow=300)
+@law(always=15, slow=100)
 def test_both_engines_do_the_same_with_random_plans(data: st.DataObject) -> None:
     check_alike(*drawn(data))
 

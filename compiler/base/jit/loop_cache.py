@@ -8,17 +8,22 @@ digest of its content, of what it was compiled from, and of its key: types of th
 processor and its features, byte code. What does not fit is compiled and written again. The digest
 is against accidents; whoever can write the files can run what he likes anyway.
 
+Processes that start at once, as ranks and test workers do, compile a loop once: the first does,
+the others wait for its file, as long as it lives and at most `LONGEST` seconds.
+
 Where numba keeps files is left to it: NUMBA_CACHE_DIR, `__pycache__`, or the user's cache. Where
 none of them can be written, loops are compiled in every process, which is told once.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import inspect
 import os
 import pickle
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -39,6 +44,7 @@ from hccc.base.progress import note
 
 _PACKAGE = __name__.partition(".")[0]
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
+LONGEST = 30.0  # s, to wait for another process that compiles a loop
 
 
 def keep(loop: Any) -> None:
@@ -105,9 +111,46 @@ class _Files:
 
     def __init__(self, place: Path, base: str, loop: Dispatcher) -> None:
         self._place, self._base, self._loop = place, base, loop
+        self._locks: dict[Path, int] = {}
 
     def load(self, key: Any) -> Any:
-        """Returns the compilation saved under `key`; None makes numba compile the loop."""
+        """Returns the compilation saved under `key`, or that another process is about to save; None
+        makes numba compile the loop."""
+        found = self._saved(key)
+        if found is None and self._claimed(key):
+            found = self._saved(key)
+            if found is not None:
+                self._release(key)
+        return found
+
+    def _claimed(self, key: Any) -> bool:
+        """Marks the loop as being compiled here; waits while another process says so of itself.
+
+        Loops lock those that they call, which call no loop above them: nobody waits in a circle.
+        """
+        path = self._path(key).with_suffix(".lock")
+        if path in self._locks:
+            return False
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._locks[path] = opened = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            until = time.monotonic() + LONGEST
+            while time.monotonic() < until:
+                try:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(0.02)
+        return path in self._locks
+
+    def _release(self, key: Any) -> None:
+        """Lets other processes look for the file. Whoever holds the removed lock finds it too."""
+        path = self._path(key).with_suffix(".lock")
+        if path in self._locks:
+            path.unlink(missing_ok=True)
+            os.close(self._locks.pop(path))
+
+    def _saved(self, key: Any) -> Any:
         try:
             data = self._path(key).read_bytes()
         except OSError:
@@ -128,6 +171,7 @@ class _Files:
             os.replace(new, path)
         finally:
             new.unlink(missing_ok=True)
+            self._release(key)
 
     def flush(self) -> None:
         """Forgets everything, as numba's does."""

@@ -99,6 +99,29 @@ def test_a_loop_is_compiled_once(place: Place) -> None:
     assert len(place.files()) == 2
 
 
+def _start_with_others(path: str, barrier: Any, found: Any) -> None:
+    """Compiles or finds the loop when all processes are ready; puts whether it was on disk."""
+    sys.path.insert(0, path)
+    config.CACHE_DIR = f"{path}/kept"
+    loop = importlib.import_module("loops").loop.compiled
+    barrier.wait(60)
+    assert loop(VALUES) == 30
+    found.put(bool(loop.stats.cache_hits))
+
+
+def test_processes_that_start_at_once_compile_a_loop_once(place: Place) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, found = context.Barrier(3), context.Queue()
+    arguments = (str(place.path), barrier, found)
+    started = [context.Process(target=_start_with_others, args=arguments) for _ in range(3)]
+    for process in started:
+        process.start()
+    assert sorted(found.get(timeout=60) for _ in started) == [False, True, True]
+    for process in started:
+        process.join()
+    assert [path.suffix for path in place.files()] == [".loop"]
+
+
 def _machine_code(data: bytes) -> bytes:
     at = data.index(b"\x7fELF") + 200
     return data[:at] + bytes(byte ^ 0x55 for byte in data[at : at + 1000]) + data[at + 1000 :]

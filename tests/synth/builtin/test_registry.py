@@ -177,6 +177,7 @@ def test_a_missing_route_is_named() -> None:
         make("direct", t, OpType.ALLGATHER)
 
 
+@pytest.mark.slow
 def test_rings_that_cross_are_printed_short() -> None:
     """Eight rings through 64 GPUs, whose loops over steps would wait for each other."""
     p = make("ring", cluster.load("syccl-h800-64.cluster"), OpType.ALLREDUCE)
