@@ -32,6 +32,20 @@ def pytest_configure() -> None:
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as slow what `quick(n)` leaves out: cases that differ in what they are given alone."""
+    seen: dict[str, int] = {}
+    for item in items:
+        mark = item.get_closest_marker("quick")
+        if mark is None or item.get_closest_marker("slow"):
+            continue
+        test = item.nodeid.partition("[")[0]
+        seen[test] = seen.get(test, 0) + 1
+        if seen[test] > mark.args[0]:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -57,6 +57,7 @@ def taken(plan: Plan, t: Topology, request: Request) -> Gap:
     return gap(run, limits(t, c.op, c.root))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("algorithm", sorted(p.stem for p in EXAMPLES.glob("*.rccl")))
 def test_parts_add_up(algorithm: str) -> None:
     """Every example on every cluster of its size, small and large, with all that a call has."""

@@ -22,6 +22,7 @@ RING = next(path for path in EXAMPLES if path.stem == "ring_allreduce")
 SHORT = ["-n", "2", "-w", "1"]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "path", [slow(p) if k % 7 else p for k, p in enumerate(EXAMPLES)], ids=lambda p: p.stem
 )
@@ -42,6 +43,7 @@ def test_every_collective_has_an_example() -> None:
     assert found == set(OpType) - {OpType.CUSTOM}
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("option", ["--transport=staged", "--channels=3", "--window=1"])
 def test_options(hccc: Hccc, option: str) -> None:
     assert hccc("run", RING, option, "-b", "5K", "-e", "5K", "--micro-batch=64", *SHORT)[0] == 0

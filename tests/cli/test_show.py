@@ -23,6 +23,7 @@ def _svg(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("what", [slow("topology"), "dag", slow("pipeline"), "timeline"])
 def test_one_picture(hccc: Hccc, tmp_path: Path, what: str) -> None:
     out = tmp_path / "out.svg"

@@ -73,6 +73,7 @@ def test_the_examples_are_all_there() -> None:
     }
 
 
+@pytest.mark.quick(4)
 @example
 @pytest.mark.parametrize("transport", ["direct", slow("staged")])
 def test_runs_right(path: Path, transport: str) -> None:
@@ -113,6 +114,7 @@ def compiled(arguments: list[str], where: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.quick(1)
 @compiled_example
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
@@ -148,6 +150,7 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
         assert max(int(stores), int(loads)) <= most, said
 
 
+@pytest.mark.quick(1)
 @compiled_example
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
 @pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])

@@ -147,11 +147,13 @@ def correct(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [e for e in good if e["collective"] != "custom"]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", [n for n, v in OWN.items() if v[:2] == (None, None)][::2])
 def test_own_files_run_right(name: str) -> None:
     assert runs(corpus.OWN / f"{name}.xml") == 0
 
 
+@pytest.mark.quick(2)
 @needs_corpus
 @pytest.mark.parametrize("entry", correct(corpus.small())[::28], ids=lambda e: Path(e["file"]).stem)
 def test_correct_files_run_right(entry: dict[str, Any]) -> None:

@@ -124,6 +124,7 @@ def test_the_axis_reaches_the_end() -> None:
     assert text.time(run.time).split()[0] in texts(timeline(run))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("size", [1 << 10, slow(1 << 20), slow(1 << 26), 1 << 30])
 def test_title_and_axis_say_the_same_time(size: int) -> None:
     run = ran("hm_allreduce", "resccl-topo4", size)

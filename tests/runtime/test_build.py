@@ -35,6 +35,7 @@ def test_a_library_is_built_once(source: Path) -> None:
     assert build_library(source, Variant("int32")) != first
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "damage",
     [

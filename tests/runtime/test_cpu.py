@@ -112,6 +112,7 @@ def random_values(rng: np.random.Generator, count: int, dtype: str) -> NDArray[A
 ALONE = ("bfloat16", "int8")  # quickly
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("dtype", [d if d in ALONE else slow(d) for d in DTYPES])
 def test_every_dtype_and_reduction(mesh: CpuLauncher, dtype: str) -> None:
     rng = np.random.default_rng(5)
@@ -138,6 +139,7 @@ def test_every_16_bit_value(mesh: CpuLauncher, dtype: str) -> None:
         assert np.isnan(output.astype(np.float32))[~numbers].all()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("dtype", ["float8e4m3", "float8e5m2"])
 @pytest.mark.parametrize("op", OPS)
 def test_every_pair_of_8_bit_values(mesh: CpuLauncher, dtype: str, op: str) -> None:
@@ -185,6 +187,7 @@ def test_ring_allreduce(ring: CpuLauncher, workers: int, in_place: bool) -> None
             assert same_bits(output, expected)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_staged_allgather(staged: CpuLauncher, workers: int, in_place: bool) -> None:

@@ -162,6 +162,7 @@ QUICK = [("sendrecv", Transport.DIRECT, "float32"), ("ring_allreduce", Transport
 CASES = [*QUICK, *(case for case in some(EVERY, 5) if case not in QUICK)]
 
 
+@pytest.mark.quick(1)
 @needs_clang
 @pytest.mark.parametrize(
     "case",
@@ -175,6 +176,7 @@ def test_emitted_kernels_keep_the_order(case: Case, tmp_path: Path) -> None:
         check(assembly(path, arch, f"-DHCCC_DTYPE={dtype}"))
 
 
+@pytest.mark.quick(1)
 @needs_clang
 @pytest.mark.parametrize("inline", [0, 1])
 def test_one_device_keeps_the_order(inline: int, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def write(directory: Path, text: str) -> Path:
     return source
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("arch", CUDA)
 @pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
 def test_cuda_bodies_do_not_spill(tmp_path: Path, primitive: tuple[int, int], arch: str) -> None:
@@ -140,6 +141,7 @@ def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) ->
     assert hip_spills(source, "gfx942", option) == 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("trace", [False, True])
 def test_host_part_compiles(tmp_path: Path, trace: bool) -> None:
     nvcc = shutil.which("nvcc")

@@ -65,6 +65,7 @@ def launched(plan: Plan, count: int, at_end: bool, host: CpuLauncher) -> list[ND
 GATHERS = [OWN / "custom_gather_n3.xml", CORPUS / "DGX1_Gather_root_0.xml"]  # at rank 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("path", GATHERS, ids=lambda p: p.stem)
 def test_a_custom_gather_is_right_at_every_count(path: Path) -> None:
     if not path.is_file():

@@ -126,6 +126,7 @@ def test_structures_of_another_version_are_refused(header: ctypes.CDLL, which: i
     assert header.checked_abi(c_shape(shape), which) == 7
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name, shape", [("ring", RING), ("mesh", MESH), ("staged", STAGED)])
 def test_shapes_of_programs(name: str, shape: LayoutShape) -> None:
     library = build_library(PROGRAMS / f"{name}_cpu.cpp", Variant("float32"), include=[INCLUDE])

@@ -83,6 +83,7 @@ def test_blocks_of_other_collectives(tmp_path: Path) -> None:
     assert_right(world, world.run([(0, 2), (2, 1), (3, 1)], launches), launches)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("late", [slow(0), 1])
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> Non
         assert_right(world, done, SEVERAL)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -> None:
     world = Processes(mixed(network), tmp_path)
@@ -101,6 +103,7 @@ def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -
     assert_right(world, world.run([(0, 2), (2, 2)], SEVERAL), SEVERAL)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Path) -> None:
     """Windows, offsets in them, slots and counters are counted in long longs."""
@@ -172,6 +175,7 @@ def test_a_proxy_reads_windows_only(tmp_path: Path) -> None:
     assert_right(world, world.run(groups, shared, "domain=1"), shared)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_table_without_a_rank_of_the_own_domain(network: str, tmp_path: Path) -> None:
     """Four ranks of two domains for the plan; for their callers each is alone."""
@@ -240,6 +244,7 @@ def test_who_waits_for_long_leaves_the_cores_to_others(tmp_path: Path) -> None:
     assert took < 0.25 * 4 * 2
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("own", [0, 1])
 def test_a_rank_that_dies_is_reported_by_all_others(own: int, tmp_path: Path) -> None:
     world = Processes(ring(6), tmp_path)

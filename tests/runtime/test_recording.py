@@ -106,6 +106,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name, transport, channels, procs, window", CASES)
 def test_every_primitive_of_every_micro_batch(
     name: str, transport: Transport, channels: int, procs: int, window: int

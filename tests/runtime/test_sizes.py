@@ -101,6 +101,7 @@ def examples() -> list[Any]:
     return found
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("path", "transport"), examples(), ids=lambda v: getattr(v, "stem", v))
 def test_few_or_no_elements(path: Path, transport: str, tmp_path: Path) -> None:
     plan = driver.compile_text(transfer.read(path), TRANSPORTS[transport]).plan

@@ -168,6 +168,7 @@ def mixed_plan(shape: str, network: str, fuse: str = "auto") -> Plan:
     return plan
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("late", [slow(False), True])
 @pytest.mark.parametrize("network", ["slots", "put"])
 @pytest.mark.parametrize("shape", ["2x2", slow("2x4")])

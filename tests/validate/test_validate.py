@@ -45,6 +45,7 @@ def validated(plan: Plan) -> None:
     assert (found.waits, found.posts) == (len(plan.waits.index), len(plan.posts.rank))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "path", [slow(p) if k % 2 else p for k, p in enumerate(ALGORITHMS)], ids=lambda p: p.stem
 )
@@ -55,6 +56,7 @@ def test_every_example(path: Path, transport: Transport) -> None:
     validated(api.compile(path, Options(transport=transport, prove=False)).plan)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda p: p.stem)
 def test_every_imported_schedule(path: Path) -> None:
     """Their plans serve calls in place alone, and bound the window."""
@@ -71,6 +73,7 @@ def test_every_option(k: int) -> None:
         validated(api.compile(path, options).plan)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_channel(transport: Transport) -> None:
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()

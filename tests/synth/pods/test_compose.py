@@ -62,6 +62,7 @@ def clusters(draw: st.DrawFn) -> Topology:
     return cluster(text)
 
 
+@pytest.mark.quick(1)
 @EACH
 @SETTINGS
 @given(t=clusters())
