@@ -7,7 +7,6 @@ has a hash of the file's content: a truncated library is built again.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -21,6 +20,7 @@ from pathlib import Path
 from hccc.base.building.compiler import TIMEOUT_S, compiler_words, find_compiler, run_compiler
 from hccc.base.building.places import user_directory
 from hccc.base.files.libraries import FOLDER, name_of, stem_of
+from hccc.base.files.lock import try_lock
 from hccc.base.files.writing import beside, remove_leftovers
 from hccc.base.progress import note
 
@@ -112,38 +112,46 @@ def _cached(directory: Path) -> Path:
 
 
 def _build_in_cache(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
-    """Builds as `build_once`, in the user's cache, in one process while others wait."""
+    """Builds as `build_once`, in the user's cache."""
     place = _cached(source.parent)
     if found := _existing(place, name, suffix):
         return found
-    with _one_at_a_time(place):  # ranks may start at the same time
-        _remove_old(place)
-        return build_once(source, name, suffix, command, place)
+    _remove_old(place)
+    return build_once(source, name, suffix, command, place)
 
 
 @contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
-    """Locks the directory against other processes; waits for them at most as long as a compiler may
-    take."""
-    opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+def _alone(path: Path) -> Iterator[None]:
+    """Keeps the file `path` locked against other threads and processes.
+
+    Waits for them at most as long as a compiler may take. The lock of a process that is killed ends
+    with it.
+    """
+    until = time.monotonic() + TIMEOUT_S
+    while (lock := _try_lock(path)) is None and time.monotonic() < until:
+        time.sleep(0.05)
     try:
-        until = time.monotonic() + TIMEOUT_S
-        while not _locks(opened) and time.monotonic() < until:
-            time.sleep(0.05)
         yield
     finally:
-        os.close(opened)
+        if lock is not None:
+            with suppress(OSError):
+                path.unlink()
+            os.close(lock)
 
 
-def _locks(opened: int) -> bool:
-    """Tells whether it locked the directory, or its file system has no locks: then nobody waits."""
+def _try_lock(path: Path) -> int | None:
+    """Returns a descriptor that holds the lock, or None while others hold it.
+
+    Where the file system has no locks nobody waits: the descriptor is of another file then.
+    """
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        if path.parent.is_dir():  # the last holder has removed the file
+            return None
     except OSError:
-        return True
-    return True
+        pass
+    return os.open(os.devnull, os.O_RDONLY)
 
 
 def _remove_old(place: Path) -> None:
@@ -175,7 +183,7 @@ def build_once(
     source: Path, name: str, suffix: str, command: Sequence[str], place: Path | None = None
 ) -> Path:
     """Returns the file that `command` (without `-o`) makes of `source`; runs it if the file is
-    missing.
+    missing, in one process while others wait.
 
     place: the directory, by default `build_directory` of the source's. The file is
     `name`-HASH`suffix`, where HASH is that of its content: other files with such a name are
@@ -184,13 +192,19 @@ def build_once(
     place = place or build_directory(source.parent)
     if found := _existing(place, name, suffix):
         return found
+    with _alone(place / f".{name}{suffix}.lock"):  # ranks may start at the same time
+        return _existing(place, name, suffix) or _build(source, name, suffix, command, place)
+
+
+def _build(source: Path, name: str, suffix: str, command: Sequence[str], place: Path) -> Path:
+    """Runs the command of `build_once` and names the file. Raises UserError E414."""
     remove_leftovers(place, age_s=2 * TIMEOUT_S)
     note(f"Building {source.name}, once")
     made = beside(place / name)
     try:
         run_compiler(source, [*command, "-o", str(made)])
         target = place / name_of(name, suffix, made.read_bytes())
-        made.replace(target)  # atomic: another process may be building the same
+        made.replace(target)  # atomic: another process may have given up waiting
     finally:
         made.unlink(missing_ok=True)
     return target

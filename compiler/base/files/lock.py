@@ -59,7 +59,7 @@ def _remove(directories: list[Path]) -> None:
 
 def _wait_for(parent: Path) -> int:
     deadline = time.monotonic() + TIMEOUT_S
-    while (lock := _attempt(parent)) is None:
+    while (lock := _lock_parent(parent)) is None:
         if time.monotonic() > deadline:
             message = f"{parent}: another process has been writing there for {TIMEOUT_S:.0f} s"
             raise fail("E435", message, help="wait until it ends, or give -o another place")
@@ -67,11 +67,11 @@ def _wait_for(parent: Path) -> int:
     return lock
 
 
-def _attempt(parent: Path) -> int | None:
+def _lock_parent(parent: Path) -> int | None:
     """Returns a descriptor that holds the lock; None while another process holds it."""
     parent.mkdir(parents=True, exist_ok=True)
     try:
-        return _lock(parent, os.O_RDONLY | os.O_DIRECTORY)
+        return try_lock(parent, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:  # a writer that failed removed it again
         return None
     except OSError as error:
@@ -79,10 +79,16 @@ def _attempt(parent: Path) -> int | None:
             raise
     name = hashlib.sha256(os.fsencode(os.path.realpath(parent))).hexdigest()[:16]
     stand_in = Path(tempfile.gettempdir()) / f"hccc-{os.getuid()}-{name}.lock"
-    return _lock(stand_in, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    return try_lock(stand_in, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
 
 
-def _lock(path: Path, flags: int) -> int | None:
+def try_lock(path: Path, flags: int) -> int | None:
+    """Opens and locks a file or directory. Returns its descriptor, which holds the lock until it is
+    closed; None while another process or thread holds it.
+
+    Raises:
+        OSError: it cannot be opened or locked, or somebody has removed it meanwhile.
+    """
     lock = os.open(path, flags, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

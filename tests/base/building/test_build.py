@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from hccc.base.building.build import Piece, build_alone, build_pieces
-from hccc.base.building.compiler import find_compiler, processor
+from hccc.base.building.compiler import TIMEOUT_S, find_compiler, processor
 from hccc.base.diagnostics import UserError
+from hccc.base.files.libraries import name_of
+from hccc.runtime.build import Variant, build_several
 
 ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }\n'
 
@@ -96,7 +100,15 @@ def plain(source: str, compiler: str) -> str:
     return str(build_pieces([Piece(Path(source))]))
 
 
-@pytest.mark.parametrize("build", [alone, plain])
+def kernels(source: str, compiler: str) -> str:
+    """Returns the path of a library of kernels of that file, built with that compiler."""
+    os.environ["CXX"] = compiler
+    dispatch = Path(source).with_name("two.cpp")
+    dispatch.touch()
+    return str(build_several(dispatch, [Path(source)], [Variant("int8")]))
+
+
+@pytest.mark.parametrize("build", [alone, plain, kernels])
 def test_processes_that_start_at_once_compile_once(
     source: Path, build: Callable[[str, str], str]
 ) -> None:
@@ -106,3 +118,45 @@ def test_processes_that_start_at_once_compile_once(
         made = set(pool.map(build, [str(source)] * 4, [str(compiler)] * 4))
     assert len(made) == 1 and Path(made.pop()).is_file()
     assert calls.read_text() == "\n"
+    assert not list(source.parent.rglob("*.lock"))
+
+
+def test_the_lock_of_a_process_that_was_killed_keeps_nobody(source: Path) -> None:
+    """The file of its lock stays."""
+    compiler, _ = telling(source.parent, "sleep 9")
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        made = pool.submit(alone, str(source), str(compiler))
+        while not (locks := list(source.parent.rglob("*.lock"))) and not made.done():
+            time.sleep(0.01)
+        (process,) = pool._processes.values()
+        process.kill()
+        with pytest.raises(BrokenProcessPool):
+            made.result()
+    assert locks[0].exists()
+    started = time.monotonic()
+    assert build_alone(source, ["-O1"]).is_file() and time.monotonic() - started < TIMEOUT_S
+    assert not locks[0].exists()
+
+
+def test_what_others_have_planted_is_not_loaded(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user knows every name: the folder in a shared TMPDIR, the file, and its content's
+    hash."""
+    planted = source.parent / "planted"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(planted))
+    known = build_alone(source, ["-O1"])
+    evil = known.with_name(name_of(known.stem.rpartition("-")[0], ".so", b"evil"))
+    evil.write_bytes(b"evil")
+    known.unlink()
+    assert build_alone(source, ["-O1"]) == evil  # as a place of this user's it would be found
+    shared = source.parent / "tmp"
+    shared.mkdir(mode=0o777)
+    (shared / f"hccc-{os.getuid()}").symlink_to(planted / "hccc")
+    (source.parent / "none").touch()
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(source.parent / "none"))
+    monkeypatch.setenv("TMPDIR", str(shared))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(UserError, match=r"E413(.|\n)*is no directory"):
+        build_alone(source, ["-O1"])
