@@ -118,8 +118,8 @@ ALL: tuple[Dtype, ...] = (
 REDUCTIONS: tuple[Reduction, ...] = (
     Reduction("sum", "the sum; integers wrap"),
     Reduction("prod", "the product; integers wrap"),
-    Reduction("min", "the smallest value"),
-    Reduction("max", "the largest value"),
+    Reduction("min", "the smallest value; NaN where one is"),
+    Reduction("max", "the largest value; NaN where one is"),
     Reduction("avg", "the sum divided by the number of ranks; integers truncate", divides=True),
 )
 

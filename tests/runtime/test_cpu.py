@@ -36,9 +36,9 @@ COMBINE: dict[str, Any] = {
     "sum": np.add,
     "avg": np.add,
     "prod": np.multiply,
-    # `b < a ? b : a`, which keeps the left of equals and of unordered values
-    "min": lambda a, b: np.where(b < a, b, a),
-    "max": lambda a, b: np.where(a < b, b, a),
+    # The left of equals, and the right one of NaNs, which propagate.
+    "min": lambda a, b: np.where((b < a) | (b != b), b, a),
+    "max": lambda a, b: np.where((a < b) | (b != b), b, a),
 }
 
 
@@ -154,17 +154,23 @@ def test_every_pair_of_8_bit_values(mesh: CpuLauncher, dtype: str, op: str) -> N
         assert same_bits(output, expected)
 
 
-def test_not_a_number_survives_only_on_the_left(mesh: CpuLauncher) -> None:
-    nan = np.float32(np.nan)
-    inputs = [np.full(4, v, np.float32) for v in (1.0, 2.0, 3.0, 4.0)]
-    inputs[0][0] = nan  # chunk 0 is reduced from rank 0 on
-    outputs = [np.zeros(4, np.float32) for _ in range(4)]
-    inputs[1][0] = -1.0
-    mesh.launch(inputs, outputs, LaunchRequest(4, "float32", "min"))
-    assert all(np.isnan(o[0]) for o in outputs)
-    inputs[0][0], inputs[1][0] = -1.0, nan
-    mesh.launch(inputs, outputs, LaunchRequest(4, "float32", "min"))
-    assert all(o[0] == -1.0 for o in outputs)
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", *map(slow, ["float16", "float64", "float8e4m3"])]
+)
+def test_a_nan_of_any_rank_propagates(mesh: CpuLauncher, dtype: str) -> None:
+    """In min and max, as np.minimum and np.maximum have it, wherever in a vector it is."""
+    rng = np.random.default_rng(3)
+    count = 1003
+    inputs = [random_values(rng, count, dtype) for _ in range(4)]
+    for i in range(0, count, 3):
+        inputs[i // 3 % 4][i] = np.nan
+    for op, wanted in (("min", np.minimum), ("max", np.maximum)):
+        outputs = [np.zeros(count, DTYPES[dtype]) for _ in range(4)]
+        mesh.launch(inputs, outputs, LaunchRequest(count, dtype, op))
+        expected = wanted.reduce([x.astype(np.float64) for x in inputs])
+        assert np.isnan(expected).sum() == -(-count // 3)
+        for output in outputs:
+            assert np.array_equal(output.astype(np.float64), expected, equal_nan=True), op
 
 
 @pytest.mark.parametrize("in_place", [False, True])

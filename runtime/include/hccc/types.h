@@ -3,8 +3,8 @@
 // when stored.
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
-// nearest even in software, and min(a, b) is `b < a ? b : a`: of equals and of unordered values
-// the left operand stays, so a NaN survives only if it comes first.
+// nearest even in software. min and max keep the left of two equals; a NaN is the result of both,
+// of two the right one.
 #pragma once
 
 #include "port.h"
@@ -29,32 +29,48 @@ struct hccc_integer {
   HCCC_FN T mul(T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b)); }
   // Divides in int where T is narrower: 256 ranks are no int8.
   HCCC_FN T divide(T a, int n) { return static_cast<T>(a / static_cast<decltype(a + a)>(n)); }
+  HCCC_FN T least(T a, T b) { return b < a ? b : a; }
+  HCCC_FN T most(T a, T b) { return a < b ? b : a; }
 };
 
-template <class T>
+// I: a signed integer of the same size; `infinity`: the bits of the infinity. NaNs are told by their
+// bits: compilers vectorise that in every loop, and -ffast-math leaves it alone.
+template <class T, class I, I infinity>
 struct hccc_real {
   using value = T;
   HCCC_FN T add(T a, T b) { return a + b; }
   HCCC_FN T mul(T a, T b) { return a * b; }
   HCCC_FN T divide(T a, int n) { return a / static_cast<T>(n); }
+  HCCC_FN T least(T a, T b) { return nan_or(b, b < a ? b : a); }
+  HCCC_FN T most(T a, T b) { return nan_or(b, a < b ? b : a); }
+  // Returns `right` where it is a NaN. A left one needs no such care: no comparison replaces it.
+  HCCC_FN T nan_or(T right, T otherwise) {
+    constexpr I magnitude = static_cast<I>(~0ull >> (65 - 8 * sizeof(I)));
+    const I r = __builtin_bit_cast(I, right), o = __builtin_bit_cast(I, otherwise);
+    return __builtin_bit_cast(T, (r & magnitude) > infinity ? r : o);
+  }
 };
 
-template <class T>
-struct hccc_plain_real : hccc_real<T> {
+typedef hccc_real<float, int, 0x7f800000> hccc_single;
+typedef hccc_real<double, long long, 0x7ff0000000000000ll> hccc_double;
+
+template <class Real>
+struct hccc_plain_real : Real {
+  using T = typename Real::value;
   using stored = T;
   static constexpr bool same = true;
   HCCC_FN T up(T x) { return x; }
   HCCC_FN T down(T x) { return x; }
 };
 
-struct hccc_half : hccc_real<float> {
+struct hccc_half : hccc_single {
   using stored = unsigned short;
   static constexpr bool same = false;
   HCCC_FN float up(stored x) { return hccc_half_up(x); }
   HCCC_FN stored down(float x) { return hccc_half_down(x); }
 };
 
-struct hccc_brain : hccc_real<float> {
+struct hccc_brain : hccc_single {
   using stored = unsigned short;
   static constexpr bool same = false;
   HCCC_FN float up(stored x) { return hccc_float_of(static_cast<unsigned>(x) << 16); }
@@ -71,7 +87,7 @@ struct hccc_brain : hccc_real<float> {
 // float8_e4m3 (no infinities) and float8_e5m2 of the OCP standard: `fraction` bits of fraction,
 // exponents biased by `bias`; `largest`: the bits of the largest finite value.
 template <int fraction, int bias, unsigned largest>
-struct hccc_eighth : hccc_real<float> {
+struct hccc_eighth : hccc_single {
   using stored = unsigned char;
   static constexpr bool same = false;
   // Avoids floats below 2^-126, which some targets flush to zero.
@@ -117,8 +133,8 @@ typedef hccc_integer<long long, unsigned long long> hccc_dtype_int64;
 typedef hccc_integer<unsigned long long, unsigned long long> hccc_dtype_uint64;
 typedef hccc_half hccc_dtype_float16;
 typedef hccc_brain hccc_dtype_bfloat16;
-typedef hccc_plain_real<float> hccc_dtype_float32;
-typedef hccc_plain_real<double> hccc_dtype_float64;
+typedef hccc_plain_real<hccc_single> hccc_dtype_float32;
+typedef hccc_plain_real<hccc_double> hccc_dtype_float64;
 typedef hccc_eighth<3, 7, 0x7eu> hccc_dtype_float8e4m3;
 typedef hccc_eighth<2, 15, 0x7bu> hccc_dtype_float8e5m2;
 
@@ -141,12 +157,12 @@ struct hccc_op_prod {
 
 struct hccc_op_min {
   static constexpr bool divides = false;
-  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return b < a ? b : a; }
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::least(a, b); }
 };
 
 struct hccc_op_max {
   static constexpr bool divides = false;
-  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return a < b ? b : a; }
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::most(a, b); }
 };
 
 // A sum, divided once by the primitive that makes the final value.
