@@ -14,8 +14,11 @@ constexpr int THREADS_DEVICE = -1;
 
 // Holds the heap of every allocation.
 struct Allocations {
-  std::mutex mutex;
-  std::unordered_map<void *, std::shared_ptr<Heap>> heap_of;
+  struct Held {
+    std::shared_ptr<Heap> heap;
+    Process process;
+  };
+  std::unordered_map<void *, Held> held;
 };
 Allocations &allocations() {
   static Allocations *all = new Allocations;  // outlives every thread
@@ -40,8 +43,10 @@ hccc_unique_id new_id() {
   return made;
 }
 
-// Ends a communicator; calls in streams are done first, unless it is lost.
+// Ends a communicator; calls in streams are done first, unless it is lost. In a child of fork() the
+// parent's goes on, and its object stays: its destructors would end the parent's threads.
 void destroy(hcccComm_t comm) {
+  if (!comm->process.is_this()) return comm->of.forsake();
   const std::unique_ptr<hcccComm> last(comm);
   if (comm->of.failure().code() != hcccSuccess) return;
   comm->calls->finish();
@@ -88,7 +93,7 @@ HCCC_API const char *hcccGetErrorString(hcccResult_t result) {
 
 HCCC_API const char *hcccGetLastError(hcccComm_t comm) {
   static thread_local std::string text;  // others may set it meanwhile
-  if (!comm) return hccc::thread_error().c_str();
+  if (!comm || !comm->process.is_this()) return hccc::thread_error().c_str();
   text = comm->last_error->text();
   return text.c_str();
 }
@@ -238,8 +243,9 @@ HCCC_API hcccResult_t hcccCommDestroy(hcccComm_t comm) {
 
 HCCC_API hcccResult_t hcccCommAbort(hcccComm_t comm) {
   return caught(nullptr, [&] {
-    check(comm);
+    check(comm, "the communicator");
     hccc::group::check_unused(comm);
+    if (!comm->process.is_this()) return comm->of.forsake();
     comm->of.abort(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
     delete comm;
   });
@@ -272,8 +278,8 @@ HCCC_API hcccResult_t hcccMemAlloc(void **pointer, size_t bytes) {
     std::shared_ptr<hccc::Heap> heap = hccc::Heap::held();
     void *made = heap->take(bytes);
     hccc::Allocations &all = hccc::allocations();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    all.heap_of[made] = std::move(heap);
+    std::lock_guard<std::mutex> lock(hccc::process_mutex());
+    all.held[made] = {std::move(heap), {}};
     *pointer = made;
   });
 }
@@ -284,11 +290,12 @@ HCCC_API hcccResult_t hcccMemFree(void *pointer) {
     std::shared_ptr<hccc::Heap> heap;
     {
       hccc::Allocations &all = hccc::allocations();
-      std::lock_guard<std::mutex> lock(all.mutex);
-      const auto found = all.heap_of.find(pointer);
-      if (found == all.heap_of.end()) throw Error(hcccInvalidArgument, "nothing that hcccMemAlloc returned");
-      heap = std::move(found->second);
-      all.heap_of.erase(found);
+      std::lock_guard<std::mutex> lock(hccc::process_mutex());
+      const auto found = all.held.find(pointer);
+      if (found == all.held.end()) throw Error(hcccInvalidArgument, "nothing that hcccMemAlloc returned");
+      if (!found->second.process.is_this()) return;  // the parent's, which has it still
+      heap = std::move(found->second.heap);
+      all.held.erase(found);
     }
     heap->give(pointer);
   });

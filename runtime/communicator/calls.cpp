@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "device_layer.h"
+#include "forks.h"
 #include "log.h"
 
 namespace hccc {
@@ -15,7 +16,6 @@ constexpr std::chrono::milliseconds PERIOD(100);  // between checks for a failur
 // The communicators of calls in streams. A graph may reach a call of a communicator that has ended:
 // numbers are not used again.
 struct Registry {
-  std::mutex mutex;
   uint64_t last = 0;
   std::unordered_map<uint64_t, std::shared_ptr<Calls>> calls;
 };
@@ -26,14 +26,14 @@ Registry &registry() {
 
 uint64_t enlist(std::shared_ptr<Calls> calls) {
   Registry &all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<std::mutex> lock(process_mutex());
   all.calls[++all.last] = std::move(calls);
   return all.last;
 }
 
 void forget(uint64_t id) {
   Registry &all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<std::mutex> lock(process_mutex());
   all.calls.erase(id);
 }
 
@@ -72,12 +72,17 @@ void Calls::set_cut(long long micro_batch_bytes, int window) {
   settings_.micro_batch_bytes = micro_batch_bytes, settings_.window = window;
 }
 
+Settings Calls::settings() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return settings_;
+}
+
 void Calls::check_open() const {
   if (finished_ || abandoned_) throw Error(hcccInvalidUsage, "the communicator is finalized");
 }
 
 void Calls::enqueue(const Wanted &wanted, void *stream) {
-  of_.check(wanted);
+  of_.check(wanted, settings());
   const auto in = static_cast<hcccrtStream_t>(stream);
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
@@ -96,7 +101,7 @@ void Calls::enqueue(const Wanted &wanted, void *stream) {
 
 std::shared_ptr<Calls> Calls::of(uint64_t id) {
   Registry &all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<std::mutex> lock(process_mutex());
   const auto found = all.calls.find(id);
   return found == all.calls.end() ? nullptr : found->second;
 }

@@ -41,6 +41,8 @@ class Calls : public std::enable_shared_from_this<Calls> {
 
   void set_timeout(double seconds);
   void set_cut(long long micro_batch_bytes, int window);
+  // Returns the settings of the next call.
+  Settings settings() const;
 
   // Checks a call and puts it into a stream. Throws Error; later errors are the communicator's
   // failure.

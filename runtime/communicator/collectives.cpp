@@ -9,7 +9,7 @@ namespace {
 void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
   const std::shared_ptr<Calls> calls = comm->calls;
   if (!group::open()) return calls->enqueue(wanted, stream);
-  comm->of.check(wanted);
+  comm->of.check(wanted, comm->calls->settings());
   device_layer::captures(static_cast<hcccrtStream_t>(stream));
   const Request request(wanted);
   group::add({comm, comm, [=] { calls->enqueue(request.wanted(), stream); }, {}});
@@ -21,7 +21,7 @@ void make(const Wanted &wanted, hcccComm_t comm) {
     return comm->calls->run(comm->calls->reserve(), [&](const Settings &settings) {
       comm->of.call(wanted, settings);
     });
-  comm->of.check(wanted);
+  comm->of.check(wanted, comm->calls->settings());
   const Request request(wanted);
   in_turn(comm, [=](const Settings &settings) { comm->of.call(request.wanted(), settings); });
 }

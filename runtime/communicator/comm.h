@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "communicator.h"
+#include "forks.h"
 #include "group.h"
 #include "log.h"
 
@@ -49,6 +50,7 @@ struct hcccComm {
   hccc::Communicator of;
   const std::shared_ptr<hccc::Calls> calls;
   const std::shared_ptr<hccc::LastError> last_error = std::make_shared<hccc::LastError>();
+  const hccc::Process process;  // a child of fork() has no part in it
   const int device;
 };
 
@@ -57,7 +59,11 @@ namespace hccc {
 inline void check(const void *pointer, const char *what) {
   if (!pointer) throw Error(hcccInvalidArgument, text_of("%s is null", what));
 }
-inline void check(hcccComm_t comm) { check(comm, "the communicator"); }
+inline void check(hcccComm_t comm) {
+  check(comm, "the communicator");
+  if (!comm->process.is_this())
+    throw Error(hcccInvalidUsage, "the communicator is that of the process which this one was forked of: make one here");
+}
 
 hccc_unique_id from(const hcccUniqueId &id);
 
@@ -65,7 +71,8 @@ hccc_unique_id from(const hcccUniqueId &id);
 // communicator and of the thread, and fails the open group.
 template <class Body>
 hcccResult_t caught(hcccComm_t comm, const Body &body) {
-  const std::shared_ptr<LastError> error = comm ? comm->last_error : nullptr;
+  const bool own = comm && comm->process.is_this();  // in a child its lock may never be free
+  const std::shared_ptr<LastError> error = own ? comm->last_error : nullptr;
   const int rank = comm ? comm->of.rank() : -1;
   const auto report = [&](hcccResult_t code, const std::string &text) {
     if (error) error->set(text);

@@ -92,28 +92,46 @@ Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank)
     : rank_(rank), n_ranks_(n_ranks), timeout_(timeout_of_environment()),
       bootstrap_(open_bootstrap(id, n_ranks, rank, timeout_)) {
   host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, timeout_);
-  registrations_ = std::make_unique<Registrations>(*host_, rank);
+  try {
+    set_up();
+  } catch (...) {  // ranks that have met may be in a call by now
+    leave();
+    throw;
+  }
+}
+
+void Communicator::set_up() {
+  registrations_ = std::make_unique<Registrations>(*host_, rank_);
   const int machine = cores();
   workers_ = workers_of_environment();
   const int near = host_->n_near();
   if (!workers_) workers_ = std::max(1, machine / near);
   oversubscribed_ = workers_ * near > machine;
-  if (near < n_ranks)
-    network_ = std::make_unique<Network>(bootstrap_.get(), *host_, failure_, rank, timeout_);
+  if (near < n_ranks_)
+    network_ = std::make_unique<Network>(bootstrap_.get(), *host_, failure_, rank_, timeout_);
   if (host_->on_gpu()) {
     gpu_ = std::make_unique<GpuCalls>(host_->device_memory()->device(), host_->held());
     failure_.use(gpu_->fault());
   }
-  monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank, [this] { watch(); });
-  HCCC_LOG(INFO, INIT, rank, "%d ranks%s, %d thread%s each%s", n_ranks,
-           host_->one_process() ? " in one process" : near < n_ranks ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
+  monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
+  HCCC_LOG(INFO, INIT, rank_, "%d ranks%s, %d thread%s each%s", n_ranks_,
+           host_->one_process() ? " in one process" : near < n_ranks_ ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
            oversubscribed_ ? ", more than there are cores" : "");
+}
+
+void Communicator::forsake() {
+  if (monitor_) monitor_->forsake();
+  host_->forsake();
 }
 
 // Peers may still read this rank's memory: their mappings keep it.
 Communicator::~Communicator() {
-  if (host_) host_->control(rank_).standing.store(Standing::LEFT, std::memory_order_release);
+  leave();
   gpu_wait();
+}
+
+void Communicator::leave() {
+  host_->control(rank_).standing.store(Standing::LEFT, std::memory_order_release);
 }
 
 void Communicator::check_not_lost() const {
@@ -182,59 +200,98 @@ void Communicator::check_domains(const hccc_library &library) const {
   }
 }
 
-void Communicator::check(const Wanted &wanted) const {
+void Communicator::check(const Wanted &wanted, const Settings &settings) const {
   check_words(wanted);
   check_not_lost();
   std::lock_guard<std::mutex> lock(loading_);
-  const Buffers buffers = buffers_of(wanted, libraries_.fit(wanted).front()->description(), rank_);
-  if (gpu_) gpu_->check_buffers(buffers);
+  prepare(wanted, settings);
+}
+
+// Checks all of a call that can be known before other ranks hear of it. Throws Error; that costs
+// nobody anything.
+Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Settings &settings) const {
+  const Library &library = libraries_.fit(wanted);
+  const hccc_library &description = library.description();
+  Prepared made{&library, buffers_of(wanted, description, rank_), false};
+  if (gpu_) gpu_->check_buffers(made.buffers);
+  if (made.buffers.in_place && (rooted(description.collective) || !serves(description, true))) {
+    made.apart = strcmp(description.collective, "Broadcast") != 0;
+    if (!made.apart) made.buffers.in_place = false;  // the same bytes are copied over themselves
+  }
+  check_plan(wanted, description, made.buffers.in_place && !made.apart, settings);
+  return made;
+}
+
+// Checks that there is a plan for so many elements, or for the slices that long calls are cut into.
+void Communicator::check_plan(const Wanted &wanted, const hccc_library &library, bool in_place,
+                              const Settings &settings) const {
+  const int size = bytes_of_type(wanted.type);
+  hccc_call call = HCCC_CALL_INIT;
+  call.count = static_cast<long long>(wanted.count);
+  call.in_place = in_place;
+  call.micro_batch_bytes = settings.micro_batch_bytes;
+  const size_t slice = slice_of(static_cast<size_t>(size), most_blocks(library));
+  if (!network_ && !gpu_) call.count = std::min(call.count, static_cast<long long>(slice));
+  const hccc_range *range = hccc_range_of(library.catalogue, &call, size);
+  const bool fits = range && hccc_fits(hccc_shape_of(library.catalogue, range), static_cast<long long>(wanted.count),
+                                       size, call.micro_batch_bytes);
+  if (!fits || hccc_scratch_of(library.catalogue, &call, size) > host_->most_scratch_bytes())
+    throw Error(hcccInvalidUsage, text_of("%s: no plan for %zu elements%s", library.name, wanted.count,
+                                          in_place ? " in place" : ""));
 }
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
   check_words(wanted);
   std::lock_guard<std::mutex> lock(calling_);
   check_not_lost();
+  std::optional<OnDevice> on;
+  if (gpu_) on.emplace(host_->device_memory()->device());
+  const Prepared prepared = prepare(wanted, settings);
   timeout_ = settings.timeout_s;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
-  const std::vector<const Library *> libraries = libraries_.fit(wanted);
-  const hccc_library &first = libraries.front()->description();
-  Buffers buffers = buffers_of(wanted, first, rank_);
-  std::optional<OnDevice> on;
-  if (gpu_) on.emplace(host_->device_memory()->device()), gpu_->check_buffers(buffers);
-  const bool copies = first.touches_peers;
-  const auto reaches = [&](const char *at, size_t bytes) {
-    return !copies || registrations_->reach_of(at, bytes) != Reach::COPIED;
-  };
-  if (buffers.in_place && (rooted(first.collective) || !serves(first, true))) {
-    if (!strcmp(first.collective, "Broadcast"))
-      buffers.in_place = false;  // the same bytes are copied over themselves
-    else
-      buffers = gpu_ ? gpu_->apart(buffers, static_cast<hcccrtStream_t>(wanted.stream))
-                     : staging_.apart(host_->heap(), buffers);
-  }
-  Called called = called_of(wanted, first, buffers.in_place, ++number_);
-  called.signature = signature_of(called, first.digest, micro_batch_bytes_, window_);
+  const hccc_library &library = prepared.library->description();
+  Called called = called_of(wanted, library, prepared.buffers.in_place && !prepared.apart, ++number_);
+  called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
   publish(host_->control(rank_), called);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   if (!called.count) return;
   monitor_->running.store(called.number, std::memory_order_release);
+  try {
+    perform(prepared, called, wanted.stream);
+  } catch (const Error &error) {  // other ranks wait for this one
+    if (failure_.code() != hcccSuccess) throw;
+    fail(error.code, error.what());
+  } catch (const std::bad_alloc &) {
+    fail(hcccSystemError, "no memory");
+  }
+}
+
+void Communicator::perform(const Prepared &prepared, const Called &called, void *stream) {
+  const hccc_library &library = prepared.library->description();
+  const bool copies = library.touches_peers;
+  const auto reaches = [&](const char *at, size_t bytes) {
+    return !copies || registrations_->reach_of(at, bytes) != Reach::COPIED;
+  };
+  Buffers buffers = prepared.buffers;
+  if (prepared.apart)
+    buffers = gpu_ ? gpu_->apart(buffers, static_cast<hcccrtStream_t>(stream)) : staging_.apart(host_->heap(), buffers);
   const bool copied = !reaches(buffers.send, buffers.send_bytes) ||
-                       !reaches(buffers.receive, buffers.receive_bytes);
+                      !reaches(buffers.receive, buffers.receive_bytes);
   if (copied)
-    HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", first.name);
-  if (gpu_) return launch(libraries, called, buffers, reaches, wanted.stream);
-  const size_t size = static_cast<size_t>(bytes_of_type(wanted.type));
-  const int most = most_blocks(first);
-  size_t step = wanted.count;
-  if (wanted.count * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && any_copied(copied, called))
+    HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", library.name);
+  if (gpu_) return launch(*prepared.library, called, buffers, reaches, stream);
+  const size_t size = static_cast<size_t>(bytes_of_type(called.type)), all = static_cast<size_t>(called.count);
+  const int most = most_blocks(library);
+  size_t step = all;
+  if (all * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && any_copied(copied, called))
     step = slice_of(size, most);
-  for (size_t at = 0; at < wanted.count; at += step) {
-    const size_t count = std::min(step, wanted.count - at);
-    const Cut cut = {at * size, count * size, wanted.count * size, first.input_blocks(rank_),
-                     first.output_blocks(rank_)};
+  for (size_t at = 0; at < all; at += step) {
+    const size_t count = std::min(step, all - at);
+    const Cut cut = {at * size, count * size, all * size, library.input_blocks(rank_),
+                     library.output_blocks(rank_)};
     const Staged staged = staging_.before(host_->heap(), buffers, cut, reaches);
     if (copies && host_->device_memory()) share_with_peers(staged.used, called);
-    run(libraries, called, staged, at, count, nullptr);
+    run(*prepared.library, called, staged, at, count, nullptr);
     staging_.after(staged, cut);
   }
   monitor_->running.store(0, std::memory_order_release);
@@ -270,11 +327,10 @@ void Communicator::fail_late(const Called &called, int rank) {
   throw Error(failure_.code(), failure_.text());
 }
 
-// Runs elements [at, at + count) of a call, by the first of the libraries that was built for its
-// type.
-void Communicator::run(const std::vector<const Library *> &libraries, const Called &called,
-                       const Staged &staged, size_t at, size_t count, void *stream) {
-  const hccc_library &first = libraries.front()->description();
+// Runs elements [at, at + count) of a call.
+void Communicator::run(const Library &library, const Called &called, const Staged &staged, size_t at,
+                       size_t count, void *stream) {
+  const hccc_library &of = library.description();
   if (network_) network_->wake();
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
                             network_ ? network_->proxy_ring() : nullptr};
@@ -288,27 +344,19 @@ void Communicator::run(const std::vector<const Library *> &libraries, const Call
   const double bytes = double(std::max(staged.used.send_bytes, staged.used.receive_bytes));
   call.workers = bytes <= SMALL_CALL ? 1 : workers_;
   call.oversubscribed = oversubscribed_;
-  const long long scratch = hccc_scratch_of(first.catalogue, &call, bytes_of_type(called.type));
+  const long long scratch = hccc_scratch_of(of.catalogue, &call, bytes_of_type(called.type));
   if (scratch < 0 || scratch > host_->most_scratch_bytes())
-    fail(hcccInvalidUsage, text_of("%s: no plan for so many elements", first.name));
-  const char *type = name_of_type(called.type), *op = name_of_op(std::max(0, called.op));
-  int status = HCCC_NOT_BUILT;
-  for (size_t k = 0; k < libraries.size() && status == HCCC_NOT_BUILT; ++k) {
-    const Library &library = *libraries[k];
-    if (library.description().digest != first.digest) continue;
-    const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), n_ranks_, host_->ranks(),
-                            gpu_ ? gpu_->fault_of_device() : failure_.fault(), library.flags_at};
-    status = library.description().launch(&comm, &call, type, op, stream);
-  }
+    fail(hcccInvalidUsage, text_of("%s: no plan for so many elements", of.name));
+  host_->map_scratch(static_cast<size_t>(scratch));
+  const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), n_ranks_, host_->ranks(),
+                          gpu_ ? gpu_->fault_of_device() : failure_.fault(), library.flags_at};
+  const int status = of.launch(&comm, &call, name_of_type(called.type), name_of_op(std::max(0, called.op)), stream);
   if (status == HCCC_TIMEOUT) throw_reason(called);
-  if (status == HCCC_NOT_BUILT)
-    fail(hcccInvalidUsage, text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its "
-                                      "CMakeLists.txt", first.name, type, op));
   if (status == HCCC_TOO_LARGE && gpu_)
-    fail(hcccInvalidUsage, text_of("%s: its thread blocks do not fit on the device at once", first.name));
+    fail(hcccInvalidUsage, text_of("%s: its thread blocks do not fit on the device at once", of.name));
   if (status == HCCC_DEVICE)
-    fail(hcccUnhandledDeviceError, text_of("%s: the device refused to launch", first.name));
-  if (status != HCCC_OK) fail(hcccInternalError, text_of("%s: launch returned %d", first.name, status));
+    fail(hcccUnhandledDeviceError, text_of("%s: the device refused to launch", of.name));
+  if (status != HCCC_OK) fail(hcccInternalError, text_of("%s: launch returned %d", of.name, status));
 }
 
 // Fails a call that other ranks may have begun already.

@@ -28,6 +28,9 @@ class Communicator {
   // Connects to the other ranks. Collective. Throws Error.
   Communicator(const hccc_unique_id &id, int n_ranks, int rank);
   ~Communicator();
+  // Frees what a child of fork() has of it, instead of destroying it: mappings and descriptors.
+  // Nobody is told, and no lock is taken, which a thread of the parent may have held.
+  void forsake();
 
   int rank() const { return rank_; }
   int n_ranks() const { return n_ranks_; }
@@ -35,7 +38,7 @@ class Communicator {
   // Loads a library. Collective. Throws Error.
   void load(const std::string &path, double timeout_s);
   // Checks a call's arguments, also while another call runs. Throws Error.
-  void check(const Wanted &wanted) const;
+  void check(const Wanted &wanted, const Settings &settings) const;
   // Makes a collective call; returns when this rank's part is done. Throws Error.
   void call(const Wanted &wanted, const Settings &settings);
   // Gathers bytes of all ranks, as hccc_bootstrap_allgather. Throws Error.
@@ -61,12 +64,24 @@ class Communicator {
     void operator()(hccc_bootstrap *bootstrap) const { hccc_bootstrap_close(bootstrap); }
   };
 
+  // A call whose arguments are right. apart: its input is copied, as no plan takes it in place.
+  struct Prepared {
+    const Library *library;
+    Buffers buffers;
+    bool apart;
+  };
+
+  void set_up();
+  void leave();
   void check_not_lost() const;
+  Prepared prepare(const Wanted &wanted, const Settings &settings) const;
+  void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
+  void perform(const Prepared &prepared, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
   bool any_copied(bool own, const Called &called);
-  void run(const std::vector<const Library *> &libraries, const Called &called, const Staged &staged,
-           size_t at, size_t count, void *stream);
-  void launch(const std::vector<const Library *> &libraries, const Called &called, const Buffers &buffers,
+  void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,
+           void *stream);
+  void launch(const Library &library, const Called &called, const Buffers &buffers,
               const GpuCalls::Reaches &reaches, void *stream);
   void watch();
   void gpu_wait() noexcept;

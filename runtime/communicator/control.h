@@ -31,7 +31,7 @@ struct Control {
   std::atomic<uint32_t> released;  // peers that have unmapped all memory of this rank
 };
 
-static_assert(sizeof(Control) <= 4096, "one page");
+static_assert(sizeof(Control) <= 64 << 10, "a page of any machine");
 
 // Writes the current call of this rank.
 void publish(Control &control, const Called &called);

@@ -49,12 +49,12 @@ void *Communicator::register_buffer(void *at, size_t bytes) {
 }
 
 // Launches a call; returns when it is in its stream.
-void Communicator::launch(const std::vector<const Library *> &libraries, const Called &called,
-                          const Buffers &buffers, const GpuCalls::Reaches &reaches, void *stream) {
+void Communicator::launch(const Library &library, const Called &called, const Buffers &buffers,
+                          const GpuCalls::Reaches &reaches, void *stream) {
   const auto in = static_cast<hcccrtStream_t>(stream);
   const Staged staged = gpu_->before(buffers, reaches, in);
-  if (libraries.front()->description().touches_peers) share_with_peers(staged.used, called);
-  run(libraries, called, staged, 0, static_cast<size_t>(called.count), stream);
+  if (library.description().touches_peers) share_with_peers(staged.used, called);
+  run(library, called, staged, 0, static_cast<size_t>(called.count), stream);
   gpu_->after(staged, called, in);
 }
 

@@ -3,9 +3,8 @@
 
 #include <dlfcn.h>
 
-#include <mutex>
-
 #include "error.h"
+#include "forks.h"
 
 namespace hccc::device_layer {
 namespace {
@@ -19,7 +18,6 @@ struct Functions {
   decltype(&hcccrtGetErrorString) error_string = &hcccrtGetErrorString;
 };
 
-std::mutex mutex;
 Functions functions;
 
 template <class F>
@@ -40,7 +38,7 @@ Functions found_in(void *library) {
 }
 
 Functions found() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(process_mutex());
   return functions;
 }
 
@@ -76,7 +74,7 @@ void check(const Functions &f, hcccrtError_t error) {
 
 void set(void *library) {
   const Functions f = library ? found_in(library) : Functions();
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(process_mutex());
   functions = f;
 }
 

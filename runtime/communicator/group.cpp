@@ -1,9 +1,6 @@
 // group.cpp: hcccGroupStart, hcccGroupEnd, hcccGroupCancel.
 #include "group.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <system_error>
 #include <thread>
@@ -11,6 +8,7 @@
 #include <vector>
 
 #include "comm.h"
+#include "signals.h"
 
 namespace hccc {
 namespace group {
@@ -54,15 +52,12 @@ std::vector<const void *> keys_of(const std::vector<Part> &parts) {
 void run_keys(const std::vector<Part> &parts, std::vector<Ended> &ended) {
   std::vector<const void *> keys = keys_of(parts);
   std::vector<std::thread> threads;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
+    const SignalsBlocked blocked;
     for (; keys.size() > 1; keys.pop_back())
       threads.emplace_back(run_all, std::cref(parts), std::ref(ended), keys.back());
   } catch (const std::system_error &) {  // no thread: one after another, by deadlines at worst
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   for (const void *key : keys) run_all(parts, ended, key);
   for (std::thread &one : threads) one.join();
 }

@@ -13,6 +13,7 @@
 #include "device_memory.cpp"
 #include "error.cpp"
 #include "failure.cpp"
+#include "forks.cpp"
 #include "gpu_calls.cpp"
 #include "group.cpp"
 #include "handles.cpp"

@@ -10,6 +10,7 @@
 #include "device.h"
 #include "device_heap.h"
 #include "error.h"
+#include "forks.h"
 
 namespace hccc {
 namespace {
@@ -43,13 +44,12 @@ size_t heap_bytes_of_environment() {
 }
 
 std::shared_ptr<Heap> Heap::held() {
-  static std::mutex mutex;
   static auto *current = new std::map<Device, std::weak_ptr<Heap>>;  // outlives every thread
-  static pid_t process = 0;
+  static Process process;
   const Device device = heap_is_of_device() ? Device::current() : Device();
-  std::lock_guard<std::mutex> lock(mutex);
-  if (process != getpid()) current->clear();
-  process = getpid();
+  std::lock_guard<std::mutex> lock(process_mutex());
+  if (!process.is_this()) current->clear();
+  process = Process();
   std::shared_ptr<Heap> found = (*current)[device].lock();
   if (!found) {
     if (device.platform == hcccrtPlatformNone)
@@ -61,22 +61,22 @@ std::shared_ptr<Heap> Heap::held() {
   return found;
 }
 
-FileHeap::FileHeap(size_t bytes) : file_(SharedFile::make("hccc-heap", bytes)), pieces_(bytes) {}
+FileHeap::FileHeap(size_t bytes)
+    : file_(SharedFile::make("hccc-heap", bytes)), mapping_(file_.descriptor(), 0, bytes), pieces_(bytes) {}
 
 void *FileHeap::take(size_t bytes) {
   const size_t page = page_bytes();
-  if (bytes > file_.bytes()) throw Error(hcccSystemError, text_of("no room for %zu bytes", bytes));
   const size_t wanted = bytes ? (bytes + page - 1) / page * page : page;
   size_t at = 0;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (pieces_.take(wanted, &at)) return file_.base() + at;
+  if (bytes <= file_.bytes() && pieces_.take(wanted, &at)) return base() + at;
   throw Error(hcccSystemError, text_of("no room for %zu bytes: HCCC_HEAP_BYTES says how much there is",
                                        bytes));
 }
 
 bool FileHeap::give(void *pointer) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto at = static_cast<size_t>(static_cast<char *>(pointer) - file_.base());
+  const auto at = static_cast<size_t>(static_cast<char *>(pointer) - base());
   const size_t bytes = pieces_.give(at);
   if (bytes) file_.discard(at, bytes);
   return bytes != 0;
@@ -84,9 +84,9 @@ bool FileHeap::give(void *pointer) {
 
 bool FileHeap::has(const void *pointer, size_t bytes) const {
   const char *first = static_cast<const char *>(pointer);
-  if (first < file_.base() || first >= file_.base() + file_.bytes()) return false;
+  if (first < base() || first >= base() + file_.bytes()) return false;
   std::lock_guard<std::mutex> lock(mutex_);
-  return pieces_.has(static_cast<size_t>(first - file_.base()), bytes);
+  return pieces_.has(static_cast<size_t>(first - base()), bytes);
 }
 
 }  // namespace hccc

@@ -29,12 +29,14 @@ class Heap {
   virtual bool has(const void *pointer, size_t bytes) const = 0;
   // Returns itself; null: memory of the host.
   virtual DeviceHeap *of_device() { return nullptr; }
-  // Returns the file of all the memory, which peers map whole; null: memory of a device.
+  // Return the file of all the memory, which peers map, and where it is here; null: memory of a
+  // device.
   virtual const SharedFile *file() const { return nullptr; }
+  virtual char *base() const { return nullptr; }
 };
 
-// One file of a process, as large as memory may be. Every peer maps all of it when a communicator
-// is made, and so all later allocations.
+// One file of a process, as large as memory may be. Every peer maps it when a communicator is made,
+// and so all later allocations.
 class FileHeap final : public Heap {
  public:
   explicit FileHeap(size_t bytes);
@@ -43,9 +45,11 @@ class FileHeap final : public Heap {
   bool give(void *pointer) override;
   bool has(const void *pointer, size_t bytes) const override;
   const SharedFile *file() const override { return &file_; }
+  char *base() const override { return mapping_.base(); }
 
  private:
   SharedFile file_;
+  Mapping mapping_;
   mutable std::mutex mutex_;
   Pieces pieces_;
 };

@@ -13,7 +13,11 @@
 namespace hccc {
 namespace {
 
-constexpr size_t CONTROL_BYTES = 4096, FLAG_BYTES = size_t{256} << 20;
+constexpr size_t CONTROL_BYTES = 64 << 10, FLAG_BYTES = size_t{256} << 20;
+constexpr size_t FIRST_SCRATCH = size_t{1} << 20;  // mapped from the beginning
+// Address space for the heaps of all ranks of a host: half of what a process has. Heaps may have
+// more bytes together, but no host has the memory to fill them.
+constexpr size_t HEAP_ADDRESSES = size_t{1} << 46;
 
 }  // namespace
 
@@ -41,7 +45,8 @@ void Host::exchange(hccc_bootstrap *bootstrap, double timeout_s) {
   const SharedFile *own = heap_->file();
   joined_[self].process = getpid();
   if (own) {
-    joined_[self].heap_bytes = own->bytes(), joined_[self].heap_base = reinterpret_cast<uint64_t>(own->base());
+    joined_[self].heap_bytes = own->bytes();
+    joined_[self].heap_base = reinterpret_cast<uint64_t>(heap_->base());
     joined_[self].scratch_bytes = static_cast<int64_t>(own->bytes());
   } else {
     joined_[self].platform = device_memory_->device().platform;
@@ -114,33 +119,65 @@ void Host::exchange_device_memory(hccc_bootstrap *bootstrap, double timeout_s) {
 // Maps the files of every rank: its arena and its heap (of a device: its mailbox). -1: a rank of
 // another host, or a file that has an owner by now.
 void Host::map(std::vector<int> &files, size_t arena_bytes) {
+  size_t all_near = 0;
+  for (size_t r = 0; r < joined_.size(); ++r) all_near += files[2 * r] >= 0;
   for (size_t r = 0; r < joined_.size(); ++r) {
     const bool near = files[2 * r] >= 0;
     const bool here = near && joined_[r].process == getpid();
     one_process_ = one_process_ && here;
     arenas_.emplace_back();
     heaps_.emplace_back();
-    if (near) arenas_.back() = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
-    if (near && device_memory_)
-      device_memory_->mailbox().connect(static_cast<int>(r), std::exchange(files[2 * r + 1], -1));
-    else if (near && !here)
-      heaps_.back() = SharedFile::open(std::exchange(files[2 * r + 1], -1), joined_[r].heap_bytes);
-    else if (near)
-      close(std::exchange(files[2 * r + 1], -1));
+    if (!near) continue;
+    Arena &arena = arenas_.back();
+    arena.file = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
+    arena.fixed = Mapping(arena.file.descriptor(), 0, CONTROL_BYTES + FLAG_BYTES);
+    if (!device_memory_) {
+      // The network may write into the own scratch at any time: all of it stays where it is.
+      const bool whole = all_near < joined_.size() && r == static_cast<size_t>(rank_);
+      const size_t bytes = whole ? scratch_bytes_ : std::min(scratch_bytes_, FIRST_SCRATCH);
+      arena.scratch = Mapping(arena.file.descriptor(), CONTROL_BYTES + FLAG_BYTES, bytes);
+    }
+    const int second = std::exchange(files[2 * r + 1], -1);
+    if (device_memory_) {
+      device_memory_->mailbox().connect(static_cast<int>(r), second);
+      continue;
+    }
+    const size_t most = HEAP_ADDRESSES / all_near / page_bytes() * page_bytes();
+    joined_[r].heap_bytes = std::min<uint64_t>(joined_[r].heap_bytes, most);
+    const SharedFile heap = SharedFile::open(second, joined_[r].heap_bytes);
+    if (!here) heaps_.back() = shared_mapping(heap, joined_[r].process, joined_[r].heap_bytes);
   }
+}
+
+void Host::map_scratch(size_t bytes) {
+  for (size_t r = 0; r < arenas_.size(); ++r) {
+    Mapping &scratch = arenas_[r].scratch;
+    if (!scratch.base() || scratch.bytes() >= bytes) continue;
+    const size_t pages = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+    scratch.grow(std::min(scratch_bytes_, std::max(pages, 2 * scratch.bytes())));
+    ranks_[r].scratch = scratch.base();
+  }
+}
+
+// Locks nothing: threads of the parent may have held any lock as it forked.
+void Host::forsake() {
+  arenas_.clear();
+  heaps_.clear();
+  if (device_memory_) device_memory_->mailbox().close_all();
+  else heap_.reset();
 }
 
 void Host::fill_tables() {
   for (size_t r = 0; r < joined_.size(); ++r) {
-    const bool here = arenas_[r].base() && !heaps_[r].base();
-    void *base = here ? reinterpret_cast<void *>(joined_[r].heap_base) : heaps_[r].base();
+    void *base = heaps_[r] ? heaps_[r]->base() : nullptr;
+    if (arenas_[r].fixed.base() && !base) base = reinterpret_cast<void *>(joined_[r].heap_base);
     hccc_window window = {base, static_cast<long long>(joined_[r].heap_bytes)};
     if (one_process_) window = HCCC_ALL_MEMORY;
     windows_.push_back(window);
   }
   for (size_t r = 0; r < joined_.size(); ++r) {
-    char *flags = arenas_[r].base() ? arenas_[r].base() + CONTROL_BYTES : nullptr;
-    ranks_.push_back({flags, flags ? flags + FLAG_BYTES : nullptr, &windows_[r], 1, 0});
+    char *fixed = arenas_[r].fixed.base();
+    ranks_.push_back({fixed ? fixed + CONTROL_BYTES : nullptr, arenas_[r].scratch.base(), &windows_[r], 1, 0});
   }
 }
 
@@ -152,18 +189,20 @@ int Host::n_near() const {
 
 std::vector<Host::Window> Host::own_windows() const {
   const auto own = static_cast<size_t>(rank_);
-  const SharedFile &heap = *heap_->file();  // with several hosts, memory is the host's
   return {{HCCC_WINDOW_FLAGS, ranks_[own].flags, most_flag_bytes()},
           {HCCC_WINDOW_SCRATCH, ranks_[own].scratch, most_scratch_bytes()},
-          {HCCC_WINDOW_USER, heap.base(), static_cast<long long>(heap.bytes())}};
+          {HCCC_WINDOW_USER, heap_->base(), static_cast<long long>(joined_[own].heap_bytes)}};
 }
 
 Control &Host::control(int rank) const {
-  return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].base());
+  return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].fixed.base());
 }
 
 bool Host::reaches(const void *pointer, size_t bytes) const {
-  return one_process_ || heap_->has(pointer, bytes);
+  if (one_process_) return true;
+  if (!heap_->has(pointer, bytes)) return false;
+  const uint64_t mapped = joined_[static_cast<size_t>(rank_)].heap_bytes;  // by peers
+  return !heap_->base() || static_cast<size_t>(static_cast<const char *>(pointer) - heap_->base()) + bytes <= mapped;
 }
 
 long long Host::most_flag_bytes() const {

@@ -52,6 +52,11 @@ class Host {
 
   // Returns whether peers reach all of the bytes.
   bool reaches(const void *pointer, size_t bytes) const;
+  // Maps at least so many bytes of every rank's scratch, where memory is the host's. No kernel may
+  // run. Throws Error.
+  void map_scratch(size_t bytes);
+  // Frees what a child of fork() has of its parent's: mappings and descriptors.
+  void forsake();
   Heap &heap() const { return *heap_; }
   // Returns the target of libraries: `cpu`, `cuda`, `hip`.
   const char *target() const { return device_memory_ ? device_memory_->device().name() : "cpu"; }
@@ -74,10 +79,18 @@ class Host {
   void map(std::vector<int> &files, size_t arena_bytes);
   void fill_tables();
 
+  // A rank's control page, flags and scratch, in one file; without a file: of another host.
+  struct Arena {
+    SharedFile file;
+    Mapping fixed;    // control page and flags
+    Mapping scratch;  // as much as calls have needed so far
+  };
+
   int rank_;
   std::shared_ptr<Heap> heap_;
   std::vector<Joined> joined_;
-  std::vector<SharedFile> arenas_, heaps_;  // of every rank; heaps of this process: empty
+  std::vector<Arena> arenas_;                           // of every rank
+  std::vector<std::shared_ptr<const Mapping>> heaps_;  // of every rank; null: of this process
   std::vector<hccc_window> windows_;
   std::vector<hccc_rank> ranks_;
   std::unique_ptr<DeviceMemory> device_memory_;

@@ -21,6 +21,7 @@ constexpr Type TYPES[] = {{"int8", 1},    {"uint8", 1},    {"int32", 4},      {"
 constexpr const char *OPS[] = {"sum", "prod", "max", "min", "avg"};
 static_assert(sizeof TYPES / sizeof *TYPES == hcccNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == hcccNumOps, "all reductions have names");
+static_assert(hcccNumTypes * hcccNumOps <= 64, "a word has a bit for each pair");
 
 const hccc_library *describe(void *handle, const std::string &path) {
   void *found = dlsym(handle, "hccc_this_library");
@@ -55,6 +56,11 @@ Library::Library(const std::string &path, int n_ranks, const char *target) {
   try {
     description_ = describe(handle_, path);
     check(*description_, path, n_ranks, target);
+    // An entry that was built refuses a null call for another reason.
+    for (int type = 0; type < hcccNumTypes; ++type)
+      for (int op = 0; op < hcccNumOps; ++op)
+        if (description_->launch(nullptr, nullptr, TYPES[type].name, OPS[op], nullptr) != HCCC_NOT_BUILT)
+          built_ |= uint64_t{1} << place_of(type, op);
   } catch (...) {
     dlclose(handle_);
     throw;
@@ -76,15 +82,20 @@ void Libraries::add(std::unique_ptr<Library> library) {
   loaded_.push_back(std::move(library));
 }
 
-std::vector<const Library *> Libraries::fit(const Wanted &wanted) const {
-  std::vector<const Library *> found;
+const Library &Libraries::fit(const Wanted &wanted) const {
+  const Library *first = nullptr;
   for (auto it = loaded_.rbegin(); it != loaded_.rend(); ++it) {
     const hccc_library &description = (*it)->description();
     const bool named = wanted.library ? !strcmp(description.name, wanted.library)
                                       : !strcmp(description.collective, wanted.collective);
-    if (named && (wanted.library || description.root == wanted.root)) found.push_back(it->get());
+    if (!named || (!wanted.library && description.root != wanted.root)) continue;
+    if (!first) first = it->get();
+    if (description.digest == first->description().digest && (*it)->built_for(wanted.type, wanted.op)) return **it;
   }
-  if (!found.empty()) return found;
+  if (first)
+    throw Error(hcccInvalidUsage,
+                text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its CMakeLists.txt",
+                        first->description().name, name_of_type(wanted.type), name_of_op(wanted.op)));
   const std::string what = wanted.library ? text_of("is called %s", wanted.library)
                            : wanted.root < 0
                                ? text_of("does %s", wanted.collective)

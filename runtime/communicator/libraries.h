@@ -3,9 +3,12 @@
 
 #include <hccc/library.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "include/hccc_runtime.h"
 
 namespace hccc {
 
@@ -19,6 +22,8 @@ class Library {
   ~Library();
 
   const hccc_library &description() const { return *description_; }
+  // Returns whether it was built for a type and a reduction.
+  bool built_for(int type, int op) const { return built_ >> place_of(type, op) & 1; }
   long long flag_bytes() const {
     return hccc_flags_of(description_->catalogue, description_->catalogue->n_plans);
   }
@@ -26,8 +31,11 @@ class Library {
   long long flags_at = 0;  // bytes past the beginning of every rank's flags
 
  private:
+  static int place_of(int type, int op) { return type * hcccNumOps + op; }
+
   void *handle_ = nullptr;
   const hccc_library *description_ = nullptr;
+  uint64_t built_ = 0;  // a bit of each type and reduction
 };
 
 // A call as its caller makes it. Blocks have `count` elements.
@@ -52,8 +60,10 @@ class Libraries {
   bool empty() const { return loaded_.empty(); }
   long long flag_bytes() const { return flag_bytes_; }
 
-  // Finds the libraries that serve a call, the last one loaded first. Throws Error: none.
-  std::vector<const Library *> fit(const Wanted &wanted) const;
+  // Finds the library of a call: the last one loaded of those that do its collective, or, where
+  // that is not built for its type and reduction, one of the same digest that is. Throws Error:
+  // none.
+  const Library &fit(const Wanted &wanted) const;
 
  private:
   std::vector<std::unique_ptr<Library>> loaded_;

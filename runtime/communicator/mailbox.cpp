@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "error.h"
 
 namespace hccc {
@@ -15,11 +17,11 @@ Mailbox::Mailbox(int n_ranks) : peers_(static_cast<size_t>(n_ranks), -1) {
     throw system_error("no pair of sockets");
 }
 
-Mailbox::~Mailbox() {
-  for (const int end : ends_)
-    if (end >= 0) close(end);
-  for (const int end : peers_)
-    if (end >= 0) close(end);
+void Mailbox::close_all() {
+  for (int &end : ends_)
+    if (end >= 0) close(std::exchange(end, -1));
+  for (int &end : peers_)
+    if (end >= 0) close(std::exchange(end, -1));
 }
 
 void Mailbox::connect(int rank, int descriptor) { peers_[static_cast<size_t>(rank)] = descriptor; }

@@ -24,7 +24,7 @@ struct SharedPiece {
 class Mailbox {
  public:
   explicit Mailbox(int n_ranks);
-  ~Mailbox();
+  ~Mailbox() { close_all(); }
   Mailbox(const Mailbox &) = delete;
   Mailbox &operator=(const Mailbox &) = delete;
 
@@ -32,6 +32,8 @@ class Mailbox {
   int for_peers() const { return ends_[1]; }  // the sending end
   // Sets the sending end of a rank's mailbox, and owns the descriptor.
   void connect(int rank, int descriptor);
+
+  void close_all();
 
   // Sends a piece. False: no room now. True also for a rank that has gone.
   bool send(int rank, const SharedPiece &piece, int descriptor);

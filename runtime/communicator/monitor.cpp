@@ -2,16 +2,16 @@
 #include "monitor.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <system_error>
 #include <utility>
 
 #include "log.h"
+#include "signals.h"
 
 namespace hccc {
 namespace {
@@ -24,42 +24,36 @@ struct AbortMessage {
 };
 static_assert(sizeof(AbortMessage) <= 256, "the size of a message");
 
-// Starts a thread that takes no signals: they are for the program's threads.
-std::thread without_signals(std::thread (*start)(void *), void *argument) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread made = start(argument);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return made;
-}
-
 }  // namespace
 
 Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank,
                  std::function<void()> watch)
     : bootstrap_(bootstrap), host_(host), failure_(failure), rank_(rank), watch_(std::move(watch)),
-      processes_(static_cast<size_t>(host.n_ranks()), -1), left_(static_cast<size_t>(host.n_ranks())) {
+      processes_(static_cast<size_t>(host.n_ranks())), left_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r) && host.process(r) != getpid())
       processes_[static_cast<size_t>(r)] =
-          static_cast<int>(syscall(SYS_pidfd_open, host.process(r), 0));
-  stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop_ < 0) throw system_error("no event descriptor");
-  const auto start = [](void *self) {
-    return std::thread([self] { static_cast<Monitor *>(self)->run(); });
-  };
-  thread_ = without_signals(start, this);
+          Descriptor(static_cast<int>(syscall(SYS_pidfd_open, host.process(r), 0)));
+  stop_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (stop_.get() < 0) throw system_error("no event descriptor");
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error &error) {
+    throw Error(hcccSystemError, std::string("no thread for the monitor: ") + error.what());
+  }
 }
 
 Monitor::~Monitor() {
   const uint64_t one = 1;
-  const ssize_t written = write(stop_, &one, sizeof one);
+  const ssize_t written = write(stop_.get(), &one, sizeof one);
   static_cast<void>(written);
   thread_.join();
-  close(stop_);
-  for (const int file : processes_)
-    if (file >= 0) close(file);
+}
+
+void Monitor::forsake() {
+  processes_.clear();
+  stop_ = Descriptor();
 }
 
 void Monitor::notify(hcccResult_t code, const std::string &text) {
@@ -71,11 +65,11 @@ void Monitor::notify(hcccResult_t code, const std::string &text) {
 
 void Monitor::run() {
   for (;;) {
-    std::vector<pollfd> files = {{stop_, POLLIN, 0}, {hccc_bootstrap_poll_fd(bootstrap_), POLLIN, 0}};
+    std::vector<pollfd> files = {{stop_.get(), POLLIN, 0}, {hccc_bootstrap_poll_fd(bootstrap_), POLLIN, 0}};
     std::vector<int> of;
     for (size_t r = 0; r < processes_.size(); ++r) {
-      if (processes_[r] < 0) continue;
-      files.push_back({processes_[r], POLLIN, 0});
+      if (processes_[r].get() < 0) continue;
+      files.push_back({processes_[r].get(), POLLIN, 0});
       of.push_back(static_cast<int>(r));
     }
     if (host_.device_memory()) files.push_back({host_.device_memory()->mailbox().own(), POLLIN, 0});
@@ -118,8 +112,7 @@ void Monitor::handle_departure(int rank, bool orderly) {
   const auto r = static_cast<size_t>(rank);
   if (rank < 0 || r >= left_.size() || rank == rank_ || left_[r]) return;
   left_[r] = true;
-  if (processes_[r] >= 0) close(processes_[r]);
-  processes_[r] = -1;
+  processes_[r] = Descriptor();
   const bool left = host_.near(rank) &&
                     host_.control(rank).standing.load(std::memory_order_acquire) == Standing::LEFT;
   HCCC_LOG(INFO, INIT, rank_, "rank %d is gone%s", rank, left || orderly ? ", as announced" : "");

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "descriptor.h"
 #include "failure.h"
 #include "host.h"
 
@@ -26,6 +27,9 @@ class Monitor {
   // Sends all other ranks the reason why this one aborts.
   void notify(hcccResult_t code, const std::string &text);
 
+  // Closes the descriptors, in a child of fork() that has no such thread.
+  void forsake();
+
  private:
   void run();
   void wait();
@@ -39,9 +43,9 @@ class Monitor {
   Failure &failure_;
   const int rank_;
   const std::function<void()> watch_;
-  std::vector<int> processes_;  // a pidfd of every other process of this host; -1: none, or ended
+  std::vector<Descriptor> processes_;  // of every other process of this host; -1: none, or ended
   std::vector<bool> left_;
-  int stop_ = -1;
+  Descriptor stop_;
   std::thread thread_;
 };
 

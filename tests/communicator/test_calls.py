@@ -15,6 +15,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
 from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.device.stream import Stream
 from tests.communicator.conftest import Library
 from tests.communicator.world import alone, loaded, run, start
 from tests.emit import plans
@@ -232,6 +233,36 @@ def test_bad_arguments_lose_nothing(sums: Path) -> None:
     assert "overlap" in overlap
     assert "no library is loaded that does Broadcast with root 0" in missing
     assert "no library is loaded that is called nothing" in unknown
+
+
+def wrong_at_some(communicator: Communicator, sums: Path) -> bool:
+    """Makes right calls, and between them what no library is built for: at all ranks, or at one."""
+    c, n = loaded(communicator, sums), communicator.n_ranks
+    wrongs: list[Any] = [
+        lambda: c.all_reduce(np.zeros(COUNT)),  # float64
+        lambda: c.all_reduce(x, op="prod"),
+        lambda: c.broadcast(x, 0),
+        lambda: c.all_reduce(x[:9], x[1:10]),
+    ]
+    with Stream() as stream:
+        for turn in range(40):
+            x = placed(c, pattern(c.rank + turn, LONG_COUNT), True)
+            c.all_reduce(x, stream=stream if turn % 3 == 0 else None)
+            if turn % 2 or turn % n == c.rank:
+                with pytest.raises(CommunicatorError):
+                    wrongs[turn % 4]()
+            stream.synchronize()
+            assert np.array_equal(x, sum(pattern(r + turn, LONG_COUNT) for r in range(n)))
+            assert c.error is Result.SUCCESS
+        with pytest.raises(CommunicatorError, match="not built for float64, sum"):
+            c.all_reduce(np.zeros(COUNT), stream=stream)
+        c.check()
+    return True
+
+
+def test_a_call_that_is_refused_costs_no_other(sums: Path) -> None:
+    """Neither the call before it, which other ranks may still be in, nor the communicator."""
+    assert run(3, wrong_at_some, sums) == [True] * 3
 
 
 def counted(communicator: Communicator, place: Path) -> int:

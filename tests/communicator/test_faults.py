@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hccc.base.building.build import build_alone
 from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.runtime_library import build
 from tests.communicator.conftest import Library
 from tests.communicator.world import Lost, loaded, start
 from tests.emit import plans
@@ -107,6 +111,75 @@ def test_every_rank_is_told(sums: Path, how: str) -> None:
         assert lost.seconds < 4
     if how in ("count", "operation", "type"):
         assert isinstance(found[VICTIM], Lost) and found[VICTIM].result is Result.INVALID_USAGE
+
+
+def without_room(communicator: Communicator, place: Path) -> Any:
+    """Makes a call with memory that has to be copied, and no room for the copy at one rank."""
+    c = loaded(communicator, place)
+    started = time.monotonic()
+    with pytest.raises(CommunicatorError) as caught:
+        c.all_reduce(np.zeros(200_000, np.float32))
+    seconds = time.monotonic() - started
+    time.sleep(1 if c.rank == VICTIM else 0)  # its end is not what the others are told
+    assert c.error is caught.value.result
+    return Lost(caught.value.result, caught.value.text, seconds)
+
+
+def test_no_room_at_one_rank_is_told_to_all(sums: Path) -> None:
+    world = start(
+        3,
+        without_room,
+        sums,
+        of_rank=lambda rank: {"HCCC_HEAP_BYTES": str(1 << 18)} if rank == VICTIM else {},
+    )
+    for lost in world.outcomes().values():
+        assert lost.result is Result.SYSTEM_ERROR and lost.seconds < 10
+        assert "no room for" in lost.text and "HCCC_HEAP_BYTES" in lost.text, lost.text
+
+
+THREADS = """
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+static int left;  // threads that can still be started; 0: any number
+extern "C" void only(int threads) { left = threads + 1; }
+extern "C" int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x) {
+  if (left == 1) return EAGAIN;
+  if (left) --left;
+  return ((decltype(&pthread_create))dlsym(RTLD_NEXT, "pthread_create"))(t, a, f, x);
+}
+"""
+WITHOUT_THREADS = """
+import ctypes, os, signal
+from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
+def state():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, []), len(os.listdir("/proc/self/fd"))
+only = ctypes.CDLL(os.environ["LD_PRELOAD"]).only
+Communicator.join(unique_id(), 1, 0).destroy()
+before, id = state(), unique_id()
+only(1)
+try:
+    Communicator.join(id, 1, 0)
+except CommunicatorError as error:
+    print(error.result.name, error.text)
+only(-1)
+Communicator.join(unique_id(), 1, 0).destroy()
+print(state() == before)
+"""
+
+
+def test_a_monitor_that_cannot_be_started(tmp_path: Path) -> None:
+    """The thread's signals are as before, and nothing stays open."""
+    build()
+    source = tmp_path / "threads.cpp"
+    source.write_text(THREADS)
+    preload = build_alone(source, ["-O1", "-fno-strict-aliasing"])
+    environment = {**os.environ, "LD_PRELOAD": str(preload)}
+    command = [sys.executable, "-c", WITHOUT_THREADS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    told, same = done.stdout.splitlines()
+    assert told.startswith("SYSTEM_ERROR no thread for the monitor"), done
+    assert same == "True"
 
 
 def open_things() -> tuple[int, int, int]:
