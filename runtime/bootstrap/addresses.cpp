@@ -127,6 +127,18 @@ bool is_local(const Address &address) {
   return false;
 }
 
+std::string interface_of(const Address &address) {
+  const auto all = interfaces();
+  for (const ifaddrs *i = all.get(); i; i = i->ifa_next) {
+    Address its;
+    if (!usable(i, &its)) continue;
+    const bool same = address.is_loopback() ? its.is_loopback() : std::memcmp(its.ip, address.ip, 16) == 0;
+    const std::string name = i->ifa_name;
+    if (same) return name.substr(0, name.find(':'));  // without the label of an address
+  }
+  return "";
+}
+
 Address interface_address(const char *wanted) {
   const auto all = interfaces();
   for (const bool v4 : {true, false})

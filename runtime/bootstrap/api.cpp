@@ -150,6 +150,10 @@ int hccc_bootstrap_host(hccc_bootstrap *b, int rank) {
   return has_rank(b, rank) ? b->client.host_of[rank] : -1;
 }
 
+const char *hccc_bootstrap_interface(hccc_bootstrap *b) {
+  return b ? b->client.interface.c_str() : "";
+}
+
 int hccc_bootstrap_pid(hccc_bootstrap *b, int rank) {
   return has_rank(b, rank) ? b->client.pid_of[rank] : -1;
 }

@@ -40,6 +40,7 @@ class Client {
   Secret secret;
   Job job = {};
   std::vector<int> host_of, pid_of;
+  std::string interface;  // of this rank's address, at which others reach it; "": not known
 
  private:
   void meet(const Identity &identity, const Deadline &deadline);

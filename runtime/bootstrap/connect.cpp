@@ -132,6 +132,7 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
     Address reachable = binding.reachable, bound;
     listener = listen_tcp(binding.bind, &bound);
     reachable.port = bound.port;
+    interface = interface_of(reachable);
     hub_at.assign(reinterpret_cast<const char *>(reachable.ip), 16);
     put(&hub_at, reachable.port);
   }
@@ -153,6 +154,7 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
     return connect_tcp(met.hub, deadline.or_in(10));
   };
   link_ = join(connect, claim, secret, largest_answer(), deadline, 0, "rank 0 at " + met.hub.str());
+  interface = interface_of(local_address(link_.fd()));
   root.send(encode(kLeaving, 0, 0));
   root.flush();
 }

@@ -30,6 +30,8 @@ Address address_of(const sockaddr_storage &from);
 Address resolve(const std::string &host, int port, const Deadline &deadline);
 // Returns whether one of this machine's interfaces has the address.
 bool is_local(const Address &address);
+// Returns the name of the interface that has the address; "": none has.
+std::string interface_of(const Address &address);
 // Returns the first address of an interface that `wanted` (HCCC_SOCKET_IFNAME) names: prefixes, `=`
 // for whole names, `^` for all but these; null: any but loopback. Throws where there is none.
 Address interface_address(const char *wanted);

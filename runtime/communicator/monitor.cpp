@@ -56,11 +56,11 @@ void Monitor::forsake() {
   stop_ = Descriptor();
 }
 
-void Monitor::notify(hcccResult_t code, const std::string &text) {
+void notify_ranks(hccc_bootstrap *bootstrap, hcccResult_t code, const std::string &text) {
   AbortMessage message{};
   message.code = code;
   strncpy(message.text, text.c_str(), sizeof message.text - 1);
-  hccc_bootstrap_notify(bootstrap_, &message, sizeof message);
+  hccc_bootstrap_notify(bootstrap, &message, sizeof message);
 }
 
 void Monitor::run() {

@@ -15,6 +15,9 @@
 
 namespace hccc {
 
+// Sends all other ranks the reason why this one aborts.
+void notify_ranks(hccc_bootstrap *bootstrap, hcccResult_t code, const std::string &text);
+
 class Monitor {
  public:
   // watch: called at every turn; throws nothing.
@@ -24,8 +27,7 @@ class Monitor {
   // The number of the running call, 0 for none: calls are compared while one runs.
   std::atomic<uint64_t> running{0};
 
-  // Sends all other ranks the reason why this one aborts.
-  void notify(hcccResult_t code, const std::string &text);
+  void notify(hcccResult_t code, const std::string &text) { notify_ranks(bootstrap_, code, text); }
 
   // Closes the descriptors, in a child of fork() that has no such thread.
   void forsake();

@@ -1,24 +1,60 @@
 // network.cpp: a rank's transport, opened and connected.
 #include "network.h"
 
+#include <glob.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "error.h"
 #include "log.h"
+#include "monitor.h"
 
 namespace hccc {
 namespace {
 
+constexpr useconds_t LAST_WORDS_US = 100000;  // in which rank 0's hub passes on what a rank says
 constexpr unsigned RING = 1024;  // transfers that kernels may be ahead of the transport
 
 [[noreturn]] void fail_as(const hccc_transport_error &error) {
   throw Error(hcccSystemError, std::string("the transport between hosts: ") + error.message);
 }
 
+// Lists the ports of RDMA devices that have a link, as UCX names them: mlx5_0:1.
+std::vector<std::string> rdma_ports() {
+  std::vector<std::string> found;
+  glob_t ports = {};
+  if (glob("/sys/class/infiniband/*/ports/*", 0, nullptr, &ports) == 0)
+    for (size_t k = 0; k < ports.gl_pathc; ++k) {
+      const std::string path = ports.gl_pathv[k];
+      std::string state;
+      std::getline(std::ifstream(path + "/state"), state);  // `4: ACTIVE`
+      const size_t port = path.rfind('/'), end = path.rfind('/', port - 1), begin = path.rfind('/', end - 1) + 1;
+      if (state.find("ACTIVE") != std::string::npos)
+        found.push_back(path.substr(begin, end - begin) + ":" + path.substr(port + 1));
+    }
+  globfree(&ports);
+  return found;
+}
+
+// Lists the devices that UCX may use, where nothing names them: the interface by which the ranks
+// have met, and RDMA devices, of which it opens no ports. "": UCX's choice.
+std::string devices_of_job(hccc_bootstrap *bootstrap) {
+  for (const char *name : {"HCCC_NETWORK", "UCX_NET_DEVICES"}) {
+    const char *value = getenv(name);
+    if (value && *value) return "";
+  }
+  std::string all = hccc_bootstrap_interface(bootstrap);
+  if (!all.empty())
+    for (const std::string &port : rdma_ports()) all += "," + port;
+  return all;
+}
+
 }  // namespace
 
 Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s)
-    : rank_(rank), failure_(failure), entries_(RING) {
+    : bootstrap_(bootstrap), rank_(rank), failure_(failure), entries_(RING) {
   ring_.size = sizeof ring_;
   ring_.transfer_size = sizeof(hccc_transfer);
   ring_.length = RING;
@@ -28,7 +64,14 @@ Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int ra
   options.size = sizeof options;
   options.rank = rank, options.n_ranks = host.n_ranks();
   options.timeout_s = timeout_s;
-  options.failed = failed, options.log = log, options.context = this;
+  options.failed = failed, options.log = log, options.aborting = aborting, options.context = this;
+  const std::string devices = devices_of_job(bootstrap);
+  if (!devices.empty()) {
+    options.network = devices.c_str();
+    HCCC_LOG(INFO, NET, rank, "UCX may use %s, where the ranks have met; HCCC_NETWORK names others, or `all`",
+             devices.c_str());
+  }
+  HCCC_LOG(INFO, NET, rank, "UCX listens for whoever connects: only hosts of the job should reach its ports");
   hccc_transport_error error{};
   if (hccc_transport_open(&transport_, &options, &error)) fail_as(error);
   try {
@@ -69,6 +112,18 @@ void Network::failed(void *self, int rank, const char *message) {
   auto *of = static_cast<Network *>(self);
   of->failure_.set(rank == of->rank_ ? hcccInternalError : hcccRemoteError,
                    text_of("rank %d, over the network: %s", rank, message));
+}
+
+// Leaves a word of the reason: UCX writes its own to stderr alone.
+void Network::aborting(void *self) {
+  const auto *of = static_cast<Network *>(self);
+  const std::string text = text_of("rank %d: UCX has ended its process, %d, by abort(), as UCX 1.13 does where a "
+                                   "stranger sends it nonsense: its stderr has UCX's reason", of->rank_, getpid());
+  const std::string line = text + "\n";
+  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(written);
+  notify_ranks(of->bootstrap_, hcccRemoteError, text);
+  usleep(LAST_WORDS_US);
 }
 
 void Network::log(void *self, const char *line) {

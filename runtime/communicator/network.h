@@ -29,8 +29,10 @@ class Network {
  private:
   static void failed(void *self, int rank, const char *message);
   static void log(void *self, const char *line);
+  static void aborting(void *self);
   void connect(hccc_bootstrap *bootstrap, const Host &host, double timeout_s);
 
+  hccc_bootstrap *const bootstrap_;
   const int rank_;
   Failure &failure_;
   std::vector<hccc_transfer> entries_;

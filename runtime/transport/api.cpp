@@ -137,6 +137,7 @@ int hccc_transport_open(hccc_transport **out, const hccc_transport_options *opti
   if (!ucx().usable) return fail(e, HCCC_TRANSPORT_NO_UCX, -1, ucx().text);
   auto t = std::make_unique<Transport>();
   if (!take_options(*t, *options, why)) return fail(e, HCCC_TRANSPORT_INVALID, -1, why);
+  if (t->options.aborting) watch_for_abort();
   if (!set_up(*t, why)) return tear_down(*t), fail(e, HCCC_TRANSPORT_FAILED, -1, why);
   log_line(*t, "transport: rank " + std::to_string(options->rank) + ": " + ucx().text);
   *out = t.release();

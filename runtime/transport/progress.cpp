@@ -2,6 +2,7 @@
 // or a pause ends; rings cannot wake it, so pauses are short while there is work.
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -123,12 +124,34 @@ void drain(Transport &t) {
   for (const ucp::StatusPointer request : requests) ucx().ucp_request_free(request);
 }
 
+thread_local Transport *served = nullptr;  // by this thread
+
+// abort() has raised the signal in the thread that calls it, and ends the process after this.
+void on_abort(int) {
+  Transport *const t = std::exchange(served, nullptr);
+  if (t && t->options.aborting) t->options.aborting(t->options.context);
+}
+
 }  // namespace
+
+void watch_for_abort() {
+  static const bool once = [] {
+    struct sigaction present, own = {};
+    own.sa_handler = on_abort;
+    own.sa_flags = SA_RESETHAND;
+    const bool free = !sigaction(SIGABRT, nullptr, &present) && !(present.sa_flags & SA_SIGINFO) &&
+                      present.sa_handler == SIG_DFL;
+    return free && !sigaction(SIGABRT, &own, nullptr);
+  }();
+  static_cast<void>(once);
+}
 
 void run(Transport &t) {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  served = &t;
   serve(t);
   drain(t);
+  served = nullptr;
   deliver_notices(t);
 }
 

@@ -234,5 +234,6 @@ void close_worker(Transport &t);
 
 // progress.cpp
 void run(Transport &t);
+void watch_for_abort();
 
 }  // namespace hccc::transport

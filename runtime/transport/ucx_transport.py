@@ -76,6 +76,7 @@ class TransportOptions(ctypes.Structure):
         ("copier", ctypes.POINTER(Copier)),
         ("force_staging", ctypes.c_int),
         ("reserved", ctypes.c_int),
+        ("aborting", ctypes.c_void_p),
     )
 
 

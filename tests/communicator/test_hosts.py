@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.conftest import Library
+from tests.communicator.test_faults import wait_until_joined
 from tests.communicator.world import Lost, loaded, start
 from tests.emit import plans
 
@@ -65,6 +69,64 @@ def sums(communicator: Communicator, place: Path) -> bool:
 def test_sums_over_two_hosts(apart: Path) -> None:
     found = start(4, sums, apart, of_rank=on_hosts).outcomes()
     assert set(found.values()) == {True}
+
+
+def listening(pid: int | str = "self") -> set[tuple[str, int]]:
+    """Returns addresses and ports at which a process listens for connections over TCP."""
+    of_process = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            of_process.add(os.readlink(file))
+    found = set()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in of_process:
+            ip, port = words[1].split(":")
+            found.add((socket.inet_ntoa(bytes.fromhex(ip)[::-1]), int(port, 16)))
+    return found
+
+
+def ports(communicator: Communicator) -> set[tuple[str, int]]:
+    return listening()
+
+
+def test_ucx_listens_where_the_ranks_have_met() -> None:
+    """Which is a loopback address here: no other interface of this machine has its ports."""
+    found = start(
+        2, ports, of_rank=lambda rank: {"UCX_TLS": "tcp,self", "HCCC_HOST_ID": str(rank)}
+    ).outcomes()
+    for addresses in found.values():
+        assert addresses and all(ip.startswith("127.") for ip, _ in addresses), found
+
+
+def test_ranks_of_one_host_listen_nowhere() -> None:
+    assert start(2, ports).outcomes() == {0: set(), 1: set()}
+
+
+def many_calls(communicator: Communicator, place: Path, joined: Path) -> Any:
+    c = loaded(communicator, place)
+    x = c.empty(10_000)
+    (joined / str(c.rank)).touch()
+    try:
+        for _ in range(400):
+            c.all_reduce(x)
+            time.sleep(0.005)
+    except CommunicatorError as error:
+        return Lost(error.result, error.text, 0)
+    return True
+
+
+def test_a_stranger_at_the_port_of_ucx(apart: Path, tmp_path: Path) -> None:
+    """Where it ends a rank, as UCX 1.13 does, the others are told that it was UCX."""
+    world = start(4, many_calls, apart, tmp_path, of_rank=on_hosts)
+    wait_until_joined(tmp_path, 4)
+    nonsense = struct.pack("<QBI", 0xCAFEBABE12345678, 0, 0x40000000) + b"x" * 5
+    for at in listening(world.processes[0].pid or 0):
+        with socket.create_connection(at) as stranger:
+            stranger.send(nonsense)
+            time.sleep(0.2)
+    for lost in world.outcomes(silent=[0]).values():
+        assert lost is True or "rank 0: UCX has ended its process" in lost.text, lost
 
 
 @pytest.mark.slow

@@ -90,6 +90,10 @@ HCCC_BOOTSTRAP_API int hccc_bootstrap_barrier(
  * namespaces of processes, IPC, network and users. HCCC_HOST_ID, where set, decides instead. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_host(hccc_bootstrap *b, int rank);
 
+/* Returns the name of the interface by which this rank reaches the others, and is reached; "": it
+ * is not known. It lasts as long as the bootstrap. */
+HCCC_BOOTSTRAP_API const char *hccc_bootstrap_interface(hccc_bootstrap *b);
+
 /* Returns the process that a rank is in, by its number on the rank's host; -1: no such rank. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_pid(hccc_bootstrap *b, int rank);
 

@@ -80,6 +80,10 @@ typedef struct hccc_transport_options {
   const hccc_transport_copier *copier; /* null: memory that UCX cannot reach is refused */
   int force_staging; /* 1: device memory is staged even where UCX could reach it */
   int reserved;
+  /* Optional: reports that UCX is ending the process by abort(), as UCX 1.13 does where a stranger
+   * sends it nonsense. Called by the progress thread within a handler of SIGABRT, which is
+   * installed where the program has none; it must not call the transport. */
+  void (*aborting)(void *context);
 } hccc_transport_options;
 
 typedef struct hccc_transport_counters_t {
