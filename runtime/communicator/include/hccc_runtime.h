@@ -20,9 +20,11 @@
  * Calls. All ranks make the same calls in the same order. Collective, root, type and size pick the
  * library, the last loaded of those that fit, and its plan. It is an error at every rank when a
  * rank makes another call, ends, or does not make the call within HCCC_TIMEOUT seconds (600; 0: no
- * limit). After an error the communicator is lost: hcccGetLastError says why, every call returns
- * the error, hcccCommDestroy or hcccCommAbort ends it, and a new one can be made. Contents of
- * buffers are then undefined.
+ * limit). After such an error the communicator is lost: hcccGetLastError says why, every call
+ * returns the error, hcccCommDestroy or hcccCommAbort ends it, and a new one can be made. Contents
+ * of buffers are then undefined. A call that is refused for its arguments, or as no library is
+ * loaded and built for it, is no call: nothing is lost, here or at other ranks, and the right call
+ * can be made instead.
  *
  * Streams. `stream` is a stream of the device layer's CPU platform (hcccrt.h, an hcccrtStream_t):
  * the call is checked, put into the stream, and runs when the stream reaches it.
@@ -48,12 +50,14 @@
  *
  * Threads. A communicator serves one call at a time; other threads wait. One thread may have
  * several ranks, with calls in streams or groups. hcccCommAbort may be called from any thread, at
- * any time. Children of fork() must not use their parent's communicators.
+ * any time. Children of fork() have no part in their parent's communicators:
+ * calls return hcccInvalidUsage, hcccCommDestroy and hcccCommAbort free what the child has of it,
+ * hcccMemFree does nothing, and the parent notices none of that. A child can make its own.
  *
  * Environment. HCCC_DEBUG (VERSION, WARN, INFO, TRACE), HCCC_DEBUG_SUBSYS (a list of INIT, COLL,
  * MEM, NET, ALL; ^ means all but these), HCCC_DEBUG_FILE (%h the host, %p the process),
  * HCCC_TIMEOUT, HCCC_HEAP (host, device), HCCC_HEAP_BYTES (most memory of hcccMemAlloc; all of the
- * machine's), HCCC_HANDLES (fabric, descriptor, legacy), HCCC_SCRATCH_BYTES (of a device's
+ * machine's), HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met), HCCC_HANDLES (fabric, descriptor, legacy), HCCC_SCRATCH_BYTES (of a device's
  * communicator), HCCC_CPU_WORKERS (threads of a call; the cores divided by the ranks of the host).
  */
 #ifndef HCCC_RUNTIME_H
@@ -73,7 +77,7 @@ typedef enum {
   hcccSystemError = 2,     /* the system refused: memory, threads, files */
   hcccInternalError = 3,   /* a bug of hccc */
   hcccInvalidArgument = 4, /* an argument makes no sense; the communicator stays usable */
-  hcccInvalidUsage = 5,    /* ranks make different calls, or no library fits */
+  hcccInvalidUsage = 5,    /* ranks make different calls; or no library fits, and nothing is lost */
   hcccRemoteError = 6,     /* another rank is gone, or aborted */
   hcccInProgress = 7,
   hcccTimeout = 8,         /* a rank did not make or finish a call in time */
