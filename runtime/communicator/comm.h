@@ -62,7 +62,8 @@ inline void check(const void *pointer, const char *what) {
 inline void check(hcccComm_t comm) {
   check(comm, "the communicator");
   if (!comm->process.is_this())
-    throw Error(hcccInvalidUsage, "the communicator is that of the process which this one was forked of: make one here");
+    throw Error(hcccInvalidUsage, "this process was forked after the communicator was made, which is its parent's: "
+                                  "make one here");
 }
 
 hccc_unique_id from(const hcccUniqueId &id);

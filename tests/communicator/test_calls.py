@@ -238,6 +238,7 @@ def test_bad_arguments_lose_nothing(sums: Path) -> None:
 def wrong_at_some(communicator: Communicator, sums: Path) -> bool:
     """Makes right calls, and between them what no library is built for: at all ranks, or at one."""
     c, n = loaded(communicator, sums), communicator.n_ranks
+    x: Any = c.empty(LONG_COUNT, "int32")
     wrongs: list[Any] = [
         lambda: c.all_reduce(np.zeros(COUNT)),  # float64
         lambda: c.all_reduce(x, op="prod"),
@@ -246,7 +247,7 @@ def wrong_at_some(communicator: Communicator, sums: Path) -> bool:
     ]
     with Stream() as stream:
         for turn in range(40):
-            x = placed(c, pattern(c.rank + turn, LONG_COUNT), True)
+            x[:] = pattern(c.rank + turn, LONG_COUNT)
             c.all_reduce(x, stream=stream if turn % 3 == 0 else None)
             if turn % 2 or turn % n == c.rank:
                 with pytest.raises(CommunicatorError):

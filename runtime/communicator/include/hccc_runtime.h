@@ -57,8 +57,9 @@
  * Environment. HCCC_DEBUG (VERSION, WARN, INFO, TRACE), HCCC_DEBUG_SUBSYS (a list of INIT, COLL,
  * MEM, NET, ALL; ^ means all but these), HCCC_DEBUG_FILE (%h the host, %p the process),
  * HCCC_TIMEOUT, HCCC_HEAP (host, device), HCCC_HEAP_BYTES (most memory of hcccMemAlloc; all of the
- * machine's), HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met), HCCC_HANDLES (fabric, descriptor, legacy), HCCC_SCRATCH_BYTES (of a device's
- * communicator), HCCC_CPU_WORKERS (threads of a call; the cores divided by the ranks of the host).
+ * machine's), HCCC_HANDLES (fabric, descriptor, legacy), HCCC_SCRATCH_BYTES (of a device's
+ * communicator), HCCC_CPU_WORKERS (threads of a call; the cores divided by the ranks of the host),
+ * HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met, and RDMA devices).
  */
 #ifndef HCCC_RUNTIME_H
 #define HCCC_RUNTIME_H
