@@ -1,7 +1,8 @@
 // gpu_body.h: reduceCopy(k sources -> d destinations) by all threads of a block.
 //
 // 16 bytes a load where every address allows it, and about 64 bytes in flight per thread for any
-// k: sources are read in groups, so that a thread needs no more than 64 registers.
+// k: sources are read in groups, so that a thread needs no more than 64 registers. Elements are read
+// and written as words; those that a primitive reduces are converted in registers.
 #pragma once
 
 #include "types.h"
@@ -93,6 +94,7 @@ HCCC_FN void hccc_load(hccc_words (&got)[U], const Pointers& pointers, int k, un
 
 template <int U, class Pointers>
 HCCC_FN void hccc_copy_packs(const Pointers& pointers, unsigned pack) {
+  static_assert(Pointers::K == 1, "a primitive that does not reduce has one source");
   hccc_words got[U];
   hccc_load(got, pointers, 0, pack);
   HCCC_UNROLL(U)
@@ -117,6 +119,7 @@ HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Pointers& pointers,
 
 template <int mode, int U, class Pointers>
 HCCC_FN void hccc_reduce_packs(const Pointers& pointers, unsigned pack) {
+  static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
   hccc_words own[U];
   hccc_values sum[U];
   hccc_load(own, pointers, 0, pack);
@@ -137,17 +140,38 @@ HCCC_FN void hccc_move_packs(const Pointers& pointers, unsigned pack) {
     hccc_copy_packs<U>(pointers, pack);
 }
 
+HCCC_FN hccc_word hccc_word_at(const hccc_T* at) {
+  return *reinterpret_cast<const hccc_word*>(at);
+}
+
+HCCC_FN hccc_value hccc_value_at(const hccc_T* at) {
+  return hccc_dtype::up(__builtin_bit_cast(hccc_T, hccc_word_at(at)));
+}
+
+// Reduces element i of all sources.
+template <int mode, class Pointers>
+HCCC_FN hccc_word hccc_reduced_word(const Pointers& pointers, unsigned i) {
+  static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
+  hccc_value sum = hccc_value_at(pointers.get(0) + i);
+  HCCC_UNROLL(Pointers::few ? Pointers::K : 1)
+  for (int k = 1; k < Pointers::K; ++k)
+    sum = hccc_op::apply(sum, hccc_value_at(pointers.get(k) + i));
+  return __builtin_bit_cast(hccc_word, hccc_dtype::down(hccc_finish<mode>(sum)));
+}
+
+// Reduces or copies elements [first, n), one in each thread at a time.
 template <int mode, class Pointers>
 HCCC_FN void hccc_move_elements(const Pointers& pointers, unsigned first, unsigned n) {
   HCCC_UNROLL(1)
   for (unsigned i = first + hccc_thread(); i < n; i += hccc_threads) {
-    hccc_value sum = hccc_dtype::up(pointers.get(0)[i]);
-    HCCC_UNROLL(Pointers::few ? Pointers::K : 1)
-    for (int k = 1; k < Pointers::K; ++k)
-      sum = hccc_op::apply(sum, hccc_dtype::up(pointers.get(k)[i]));
-    const hccc_T result = hccc_dtype::down(hccc_finish<mode>(sum));
+    hccc_word word;
+    if constexpr (hccc_computes(mode))
+      word = hccc_reduced_word<mode>(pointers, i);
+    else
+      word = hccc_word_at(pointers.get(0) + i);
     HCCC_UNROLL(Pointers::few ? Pointers::D : 1)
-    for (int d = 0; d < Pointers::D; ++d) pointers.get(Pointers::K + d)[i] = result;
+    for (int d = 0; d < Pointers::D; ++d)
+      *reinterpret_cast<hccc_word*>(pointers.get(Pointers::K + d) + i) = word;
   }
 }
 

@@ -18,7 +18,8 @@
 //   hccc_wait_once                one turn of a wait, and the state that it leaves (wait_state.h)
 //   hccc_rearm                    restarts the deadline of a wait
 //   hccc_bits_of, hccc_float_of   a float's bits and back
-//   hccc_half_up, hccc_half_down  float16 (its bits) to float, and back to nearest even
+//   hccc_half_up, hccc_half_down  float16 (its bits) to float, and back to nearest even; a NaN
+//                                 becomes 0x7fff
 //
 // Memory model: the threads of a block store data, meet at a barrier, and one of them stores a
 // counter with release. A reader polls relaxed, loads once with acquire, its block meets, and

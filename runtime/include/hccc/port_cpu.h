@@ -64,9 +64,8 @@ HCCC_FN unsigned short hccc_half_down(float x) {
   const unsigned magnitude = bits & 0x7fffffffu;
   const unsigned small = hccc_bits_of(hccc_float_of(magnitude) + 0.5f) - 0x3f000000u;
   const unsigned normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  const unsigned nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
   unsigned half = magnitude < 0x38800000u ? small : normal;
   half = magnitude >= 0x47800000u ? 0x7c00u : half;
-  half = magnitude > 0x7f800000u ? nan : half;
-  return static_cast<unsigned short>(half | (bits >> 16 & 0x8000u));
+  half |= bits >> 16 & 0x8000u;
+  return static_cast<unsigned short>(magnitude > 0x7f800000u ? 0x7fffu : half);
 }

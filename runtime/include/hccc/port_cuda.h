@@ -60,6 +60,7 @@ HCCC_FN float hccc_half_up(unsigned short bits) {
   return x;
 }
 
+// The instruction makes 0x7fff of a NaN.
 HCCC_FN unsigned short hccc_half_down(float x) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));

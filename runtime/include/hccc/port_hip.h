@@ -115,8 +115,10 @@ HCCC_FN float hccc_float_of(unsigned bits) { return __builtin_bit_cast(float, bi
 
 HCCC_FN float hccc_half_up(unsigned short bits) { return __builtin_bit_cast(_Float16, bits); }
 
+// The processor's conversion keeps the sign and the payload of a NaN.
 HCCC_FN unsigned short hccc_half_down(float x) {
-  return __builtin_bit_cast(unsigned short, static_cast<_Float16>(x));
+  const unsigned short bits = __builtin_bit_cast(unsigned short, static_cast<_Float16>(x));
+  return x == x ? bits : 0x7fff;
 }
 
 typedef unsigned hccc_words_vector __attribute__((ext_vector_type(4)));

@@ -4,7 +4,9 @@
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
 // nearest even in software. min and max keep the left of two equals; a NaN is the result of both,
-// of two the right one.
+// of two the right one. A NaN of a type shorter than float32 is stored with all bits set but its
+// sign (0x7fff, 0x7f), as CUDA's conversions make it; one of float32 or float64 has the bits that
+// the processor gives it.
 #pragma once
 
 #include "port.h"
@@ -74,13 +76,12 @@ struct hccc_brain : hccc_single {
   using stored = unsigned short;
   static constexpr bool same = false;
   HCCC_FN float up(stored x) { return hccc_float_of(static_cast<unsigned>(x) << 16); }
-  // Rounds to nearest even; a NaN keeps its sign and becomes quiet.
+  // Rounds to nearest even.
   HCCC_FN stored down(float x) {
     const unsigned bits = hccc_bits_of(x);
-    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-    const unsigned quiet = bits | 0x400000u;
+    const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    return static_cast<stored>((nan ? quiet : rounded) >> 16);
+    return static_cast<stored>(nan ? 0x7fffu : rounded);
   }
 };
 
@@ -144,6 +145,27 @@ typedef hccc_eighth<2, 15, 0x7bu> hccc_dtype_float8e5m2;
 typedef HCCC_JOIN(hccc_dtype_, HCCC_DTYPE) hccc_dtype;
 typedef hccc_dtype::stored hccc_T;
 typedef hccc_dtype::value hccc_value;
+
+// An element where it only moves: a word of its size, so that no conversion can change its bits.
+template <int bytes>
+struct hccc_word_of;
+template <>
+struct hccc_word_of<1> {
+  typedef unsigned char word;
+};
+template <>
+struct hccc_word_of<2> {
+  typedef unsigned short word;
+};
+template <>
+struct hccc_word_of<4> {
+  typedef unsigned word;
+};
+template <>
+struct hccc_word_of<8> {
+  typedef unsigned long long word;
+};
+typedef hccc_word_of<sizeof(hccc_T)>::word hccc_word;
 
 struct hccc_op_sum {
   static constexpr bool divides = false;

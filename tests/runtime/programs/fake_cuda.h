@@ -60,7 +60,9 @@ static cudaError_t cudaLaunchCooperativeKernel(const void*, dim3 grid, dim3 bloc
   __atomic_fetch_add(&fake_record.launches, 1, __ATOMIC_RELAXED);
   if (static_cast<int>(grid.x) != hccc_blocks_of_rank) return cudaErrorUnknown;
   const int blocks = static_cast<int>(grid.x * grid.y);
-  return hccc_run_team(hccc_cpu_block, &p, blocks, 1, false) == HCCC_OK ? cudaSuccess : cudaErrorUnknown;
+  const int threads = HCCC_THREADS_AS_BLOCKS ? blocks : 1;
+  const int status = hccc_run_team(hccc_cpu_block, &p, blocks, threads, false);
+  return status == HCCC_OK ? cudaSuccess : cudaErrorUnknown;
 }
 
 static void fake_kernel(const hccc_params) {}

@@ -1,0 +1,41 @@
+// gpu_port.h: takes the place of hccc/port.h, so that the host runs gpu_body.h, by blocks of one thread, with
+// the float16 conversions of a GPU's port: conversions.h, their text. The instructions in it are the
+// functions ptx_* below, as PTX defines them. Compile with -DHCCC_THREADS_AS_BLOCKS=1.
+#pragma once
+
+#ifndef HCCC_SYSTEM_SCOPE
+#define HCCC_SYSTEM_SCOPE 1
+#endif
+
+#define hccc_half_up hccc_host_half_up
+#define hccc_half_down hccc_host_half_down
+#include "port_cpu.h"
+#undef hccc_half_up
+#undef hccc_half_down
+#undef HCCC_BODY
+#define HCCC_BODY "gpu_body.h"
+#define HCCC_SHARED thread_local
+
+struct alignas(16) hccc_words {
+  unsigned word[4];
+};
+
+HCCC_FN hccc_words hccc_ld16(const void* at) {
+  if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
+  return *static_cast<const hccc_words*>(at);
+}
+
+HCCC_FN void hccc_st16(void* at, hccc_words w) {
+  if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
+  *static_cast<hccc_words*>(at) = w;
+}
+
+HCCC_FN float ptx_cvt_f32_f16(unsigned short bits) {
+  return (bits & 0x7fff) > 0x7c00 ? hccc_float_of(0x7fffffffu) : hccc_host_half_up(bits);
+}
+
+HCCC_FN unsigned short ptx_cvt_rn_f16_f32(float x) {
+  return x == x ? hccc_host_half_down(x) : 0x7fff;
+}
+
+#include "conversions.h"
