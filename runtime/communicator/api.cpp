@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "comm.h"
 #include "device_layer.h"
@@ -11,19 +10,6 @@ namespace hccc {
 namespace {
 
 constexpr int THREADS_DEVICE = -1;
-
-// Holds the heap of every allocation.
-struct Allocations {
-  struct Held {
-    std::shared_ptr<Heap> heap;
-    Process process;
-  };
-  std::unordered_map<void *, Held> held;
-};
-Allocations &allocations() {
-  static Allocations *all = new Allocations;  // outlives every thread
-  return *all;
-}
 
 // Makes a communicator now, or with the open group. device: of the memory, where it is a device's.
 void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, int device = THREADS_DEVICE) {
@@ -275,28 +261,12 @@ HCCC_API hcccResult_t hcccMemAlloc(void **pointer, size_t bytes) {
   return caught(nullptr, [&] {
     check(pointer, "pointer");
     *pointer = nullptr;
-    std::shared_ptr<hccc::Heap> heap = hccc::Heap::held();
-    void *made = heap->take(bytes);
-    hccc::Allocations &all = hccc::allocations();
-    std::lock_guard<std::mutex> lock(hccc::process_mutex());
-    all.held[made] = {std::move(heap), {}};
-    *pointer = made;
+    *pointer = hccc::allocations::take(bytes);
   });
 }
 
 HCCC_API hcccResult_t hcccMemFree(void *pointer) {
   return caught(nullptr, [&] {
-    if (!pointer) return;
-    std::shared_ptr<hccc::Heap> heap;
-    {
-      hccc::Allocations &all = hccc::allocations();
-      std::lock_guard<std::mutex> lock(hccc::process_mutex());
-      const auto found = all.held.find(pointer);
-      if (found == all.held.end()) throw Error(hcccInvalidArgument, "nothing that hcccMemAlloc returned");
-      if (!found->second.process.is_this()) return;  // the parent's, which has it still
-      heap = std::move(found->second.heap);
-      all.held.erase(found);
-    }
-    heap->give(pointer);
+    if (pointer) hccc::allocations::give(pointer);
   });
 }

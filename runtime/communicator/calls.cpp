@@ -97,6 +97,7 @@ void Calls::enqueue(const Wanted &wanted, void *stream) {
     throw;
   }
   made_ += !captured;
+  if (captured) of_.note_captured(wanted);
 }
 
 std::shared_ptr<Calls> Calls::of(uint64_t id) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "allocations.h"
 #include "calls.h"
 #include "communicator.h"
 #include "forks.h"
@@ -38,8 +39,13 @@ class LastError {
 
 struct hcccComm {
   hcccComm(const hccc_unique_id &id, int n_ranks, int rank, int device)
-      : of(id, n_ranks, rank), calls(std::make_shared<hccc::Calls>(of)), device(device) {}
-  ~hcccComm() { calls->abandon(); }
+      : of(id, n_ranks, rank), calls(std::make_shared<hccc::Calls>(of)), device(device) {
+    enlisted.open(*this);
+  }
+  ~hcccComm() {
+    enlisted.close();
+    calls->abandon();
+  }
   // Makes a communicator with the thread's device set; without a platform only the number matters.
   static hcccComm *on(const hccc::Device &device, const hccc_unique_id &id, int n_ranks, int rank) {
     std::optional<hccc::OnDevice> there;
@@ -47,6 +53,7 @@ struct hcccComm {
     return new hcccComm(id, n_ranks, rank, device.number);
   }
 
+  hccc::allocations::Enlisted enlisted;  // until launches have ended: destroyed after `of`
   hccc::Communicator of;
   const std::shared_ptr<hccc::Calls> calls;
   const std::shared_ptr<hccc::LastError> last_error = std::make_shared<hccc::LastError>();

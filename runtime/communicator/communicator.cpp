@@ -156,6 +156,10 @@ void Communicator::load(const std::string &path, double timeout_s) {
     own.digest = library->description().digest;
     strncpy(own.name, library->description().name, sizeof own.name - 1);
     check_domains(library->description());
+    if (gpu_) {
+      const OnDevice on(*device());
+      library->load_kernels();
+    }
     if (libraries_.flag_bytes() + library->flag_bytes() > host_->most_flag_bytes())
       throw Error(hcccInvalidUsage, "too many libraries are loaded");
   } catch (const Error &error) {
@@ -250,6 +254,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   timeout_ = settings.timeout_s;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const hccc_library &library = prepared.library->description();
+  if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
   Called called = called_of(wanted, library, prepared.buffers.in_place && !prepared.apart, ++number_);
   called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
   publish(host_->control(rank_), called);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "failure.h"
@@ -50,6 +51,12 @@ class Communicator {
   bool on_gpu() const { return gpu_ != nullptr; }
   // Counts the launches that have not ended.
   size_t unfinished() { return gpu_ ? gpu_->unfinished() : 0; }
+  // Counts the launches on a GPU, and returns whether the first `launches` of them have ended.
+  uint64_t launched() { return gpu_ ? gpu_->launched() : 0; }
+  bool ended(uint64_t launches) noexcept;
+  // Notes the buffers of a call that a graph has captured, and returns whether any is in a range.
+  void note_captured(const Wanted &wanted);
+  bool captured(const void *at, size_t bytes) const;
   // Waits until all launches have ended. Throws Error where the communicator is lost.
   void wait_for_launches();
   Registrations &registrations() { return *registrations_; }
@@ -104,6 +111,8 @@ class Communicator {
   std::unique_ptr<Monitor> monitor_;
   Staging staging_;
   std::mutex calling_;
+  mutable std::mutex capturing_;           // of the next
+  std::set<const void *> captured_;        // buffers of calls in graphs
   mutable std::mutex loading_;  // libraries_ changes; taken after calling_
   uint64_t number_ = 0, long_calls_ = 0;
   long long micro_batch_bytes_ = 0;

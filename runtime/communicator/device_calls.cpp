@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "communicator.h"
@@ -73,6 +74,26 @@ void Communicator::watch() {
   } catch (const Error &error) {
     abort(error.code, text_of("rank %d: ", rank_) + error.what());
   }
+}
+
+bool Communicator::ended(uint64_t launches) noexcept {
+  try {
+    return !gpu_ || gpu_->launched() - gpu_->unfinished() >= launches;
+  } catch (const Error &) {
+    return false;  // a device that failed: until the communicator ends
+  }
+}
+
+void Communicator::note_captured(const Wanted &wanted) {
+  std::lock_guard<std::mutex> lock(capturing_);
+  for (const void *one : {wanted.send, static_cast<const void *>(wanted.receive)})
+    if (one) captured_.insert(one);
+}
+
+bool Communicator::captured(const void *at, size_t bytes) const {
+  std::lock_guard<std::mutex> lock(capturing_);
+  const auto first = captured_.lower_bound(at);
+  return first != captured_.end() && *first < static_cast<const char *>(at) + std::max<size_t>(1, bytes);
 }
 
 void Communicator::wait_for_launches() {

@@ -43,18 +43,26 @@ DeviceHeap::~DeviceHeap() {
 void *DeviceHeap::take(size_t bytes) {
   const size_t wanted = std::max<size_t>(1, (bytes + ALIGNMENT - 1) / ALIGNMENT) * ALIGNMENT;
   if (wanted < bytes) throw Error(hcccSystemError, text_of("no room for %zu bytes", bytes));
-  std::lock_guard<std::mutex> lock(mutex_);
-  size_t at = 0;
-  char *made = nullptr;
-  for (Segment &segment : segments_)
-    if (!made && segment.pieces.take(wanted, &at)) made = segment.base + at;
+  char *made = take_piece(wanted);
   if (!made) call_on(device_, [&] { made = grow(wanted); });
   clear(made, bytes);
   return made;
 }
 
-// Allocates a segment, and its first piece.
+// Takes a piece of a segment; null: none has room.
+char *DeviceHeap::take_piece(size_t bytes) {
+  size_t at = 0;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (Segment &segment : segments_)
+    if (segment.pieces.take(bytes, &at)) return segment.base + at;
+  return nullptr;
+}
+
+// Allocates a segment, and its first piece. The device may wait for kernels before it does: others
+// look up segments meanwhile.
 char *DeviceHeap::grow(size_t bytes) {
+  std::lock_guard<std::mutex> one_at_a_time(growing_);
+  if (char *made = take_piece(bytes)) return made;
   const size_t most = heap_bytes_of_environment();
   const size_t room = !most ? SIZE_MAX : most > total_ ? most - total_ : 0;
   if (bytes > room)
@@ -63,6 +71,7 @@ char *DeviceHeap::grow(size_t bytes) {
   size_t length = std::min(std::max({bytes, LEAST_SEGMENT, total_ / GROWTH}), room), at = 0;
   auto *base = static_cast<char *>(allocate_shared(kind_, &length));
   total_ += length;
+  std::lock_guard<std::mutex> lock(mutex_);
   segments_.push_back({base, Pieces(length)});
   segments_.back().pieces.take(bytes, &at);
   HCCC_LOG(INFO, MEM, -1, "%s %d: a segment of %zu bytes, shared by %s", device_.name(), device_.number,

@@ -34,14 +34,16 @@ class DeviceHeap final : public Heap {
   const Segment &segment(int number) const;
 
  private:
+  char *take_piece(size_t bytes);
   char *grow(size_t bytes);
   void clear(char *at, size_t bytes);
 
   const Device device_;
   const HandleKind kind_;
+  std::mutex growing_;  // locked before the next
+  size_t total_ = 0;    // of all segments
   mutable std::mutex mutex_;
   std::deque<Segment> segments_;
-  size_t total_ = 0;
   hcccrtStream_t stream_ = nullptr;  // waits for no kernel
 };
 

@@ -35,6 +35,7 @@ GpuCalls::~GpuCalls() {
     const OnDevice on(device_);
     for (const Room *room : {&input_, &output_, &apart_})
       if (room->base) heap_->give(room->base);
+    for (char *base : kept_) heap_->give(base);
     for (const hcccrtEvent_t one : spare_) hcccrtEventDestroy(one);
     hcccrtFreeHost(fault_);
   } catch (const Error &error) {
@@ -77,7 +78,7 @@ Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStre
     const bool within = given.send >= given.receive && given.send_bytes <= given.receive_bytes;
     if (!within) outer = given.send, bytes = given.send_bytes;
     if (reaches(outer, bytes)) return made;
-    char *base = reserve(output_, bytes);
+    char *base = reserve(output_, bytes, stream);
     made.used.send = base + (given.send - outer);
     made.used.receive = base + (given.receive - outer);
     copy(base + (given.send - outer), given.send, given.send_bytes, stream);
@@ -85,12 +86,12 @@ Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStre
     return made;
   }
   if (given.send && !reaches(given.send, given.send_bytes)) {
-    char *base = reserve(input_, given.send_bytes);
+    char *base = reserve(input_, given.send_bytes, stream);
     copy(base, given.send, given.send_bytes, stream);
     made.used.send = base;
   }
   if (given.receive && !reaches(outer, bytes)) {
-    made.used.receive = reserve(output_, bytes);
+    made.used.receive = reserve(output_, bytes, stream);
     made.back = given.receive;
   }
   return made;
@@ -102,6 +103,7 @@ void GpuCalls::after(const Staged &staged, const Called &called, hcccrtStream_t 
   std::unique_lock<std::mutex> lock(mutex_);
   const hcccrtEvent_t done = event();
   queued_.push_back({called, done});
+  ++launched_;
   last_ = stream;
   check_device(hcccrtEventRecord(done, stream), "an event");
   const hcccrtEvent_t first = queued_.size() > MOST_QUEUED ? queued_.front().done : nullptr;
@@ -111,21 +113,29 @@ void GpuCalls::after(const Staged &staged, const Called &called, hcccrtStream_t 
 
 Buffers GpuCalls::apart(const Buffers &given, hcccrtStream_t stream) {
   Buffers made = given;
-  char *base = reserve(apart_, given.send_bytes);
+  char *base = reserve(apart_, given.send_bytes, stream);
   copy(base, given.send, given.send_bytes, stream);
   made.send = base;
   made.in_place = false;
   return made;
 }
 
-// Returns room of at least `bytes` bytes. Earlier calls end before a smaller one is freed.
-char *GpuCalls::reserve(Room &room, size_t bytes) {
-  if (room.base && room.bytes >= bytes) return room.base;
-  if (room.base) {
-    wait_for_all();
-    heap_->give(std::exchange(room.base, nullptr));
+// Returns room of at least `bytes` bytes. Earlier calls end before a smaller one is freed. One that a
+// graph has captured stays until the communicator ends, for the graph may be launched again; its
+// successor is twice as large, so that there are few.
+char *GpuCalls::reserve(Room &room, size_t bytes, hcccrtStream_t stream) {
+  if (!room.base || room.bytes < bytes) {
+    if (room.captured) {
+      bytes = std::max(bytes, 2 * room.bytes);
+      kept_.push_back(room.base);
+    } else if (room.base) {
+      wait_for_all();
+      heap_->give(room.base);
+    }
+    room = {};
+    room = {static_cast<char *>(heap_->take(bytes)), bytes, false};
   }
-  room = {static_cast<char *>(heap_->take(bytes)), bytes};
+  room.captured = room.captured || captures(stream);
   return room.base;
 }
 
@@ -165,6 +175,11 @@ size_t GpuCalls::unfinished() {
   const bool some = running(&first);
   std::lock_guard<std::mutex> lock(mutex_);
   return some ? queued_.size() : 0;
+}
+
+uint64_t GpuCalls::launched() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return launched_;
 }
 
 void GpuCalls::wait_for_all() {

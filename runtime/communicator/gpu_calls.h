@@ -41,11 +41,15 @@ class GpuCalls {
   void after(const Staged &staged, const Called &called, hcccrtStream_t stream);
   // Copies the input of a call in place, to run it out of place. Throws Error.
   Buffers apart(const Buffers &given, hcccrtStream_t stream);
+  // Returns whether a stream is being captured into a graph.
+  bool captures(hcccrtStream_t stream) const;
 
   // Finds the first call that has not ended, by events; false: all have. Throws Error.
   bool running(Called *first);
   // Counts the calls that have not ended, by events.
   size_t unfinished();
+  // Counts the launches so far, without those of graphs.
+  uint64_t launched();
   void wait_for_all();
 
  private:
@@ -56,20 +60,22 @@ class GpuCalls {
   struct Room {
     char *base = nullptr;
     size_t bytes = 0;
+    bool captured = false;  // a graph has its address
   };
 
-  char *reserve(Room &room, size_t bytes);
+  char *reserve(Room &room, size_t bytes, hcccrtStream_t stream);
   void copy(void *to, const void *from, size_t bytes, hcccrtStream_t stream) const;
-  bool captures(hcccrtStream_t stream) const;
   hcccrtEvent_t event();
 
   const Device device_;
   const std::shared_ptr<Heap> heap_;
   hccc_fault *fault_ = nullptr, *fault_of_device_ = nullptr;
   Room input_, output_, apart_;
+  std::vector<char *> kept_;  // former rooms that graphs use
 
   std::mutex mutex_;  // of the members below
   std::deque<Queued> queued_;
+  uint64_t launched_ = 0;
   std::vector<hcccrtEvent_t> spare_;
   hcccrtStream_t last_ = nullptr;  // of the last launch
 };

@@ -1,5 +1,6 @@
 // hcccruntime.cpp: communicators as one translation unit, as they are built at run time. The library
 // of hccc_runtime.h is linked of this, bootstrap.cpp, transport.cpp and hcccrt.cpp.
+#include "allocations.cpp"
 #include "api.cpp"
 #include "arguments.cpp"
 #include "calls.cpp"

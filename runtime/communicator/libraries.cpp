@@ -69,6 +69,12 @@ Library::Library(const std::string &path, int n_ranks, const char *target) {
 
 Library::~Library() { dlclose(handle_); }
 
+void Library::load_kernels() const {
+  void *found = dlsym(handle_, "hccc_load_kernels");
+  if (!found || reinterpret_cast<hccc_load_function *>(found)() == HCCC_OK) return;
+  throw Error(hcccUnhandledDeviceError, text_of("%s: the device refused to load its kernels", description_->name));
+}
+
 void Libraries::add(std::unique_ptr<Library> library) {
   const auto same = std::find_if(loaded_.begin(), loaded_.end(), [&](const auto &one) {
     return one->description().digest == library->description().digest;

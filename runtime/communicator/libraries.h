@@ -24,6 +24,8 @@ class Library {
   const hccc_library &description() const { return *description_; }
   // Returns whether it was built for a type and a reduction.
   bool built_for(int type, int op) const { return built_ >> place_of(type, op) & 1; }
+  // Loads all kernels of a library for GPUs onto the thread's device. Throws Error.
+  void load_kernels() const;
   long long flag_bytes() const {
     return hccc_flags_of(description_->catalogue, description_->catalogue->n_plans);
   }

@@ -239,6 +239,17 @@ def test_a_fabric_without_a_channel(runtime: Path, sums: Path, tmp_path: Path) -
     assert "memory is shared by legacy handles\n" in (tmp_path / "log").read_text()
 
 
+def launched_late(communicator: Communicator, place: Path) -> int:
+    """Returns how many kernels were loaded by a launch."""
+    one_call(communicator, place)
+    return ctypes.c_int.in_dll(ctypes.CDLL(str(place)), "working_late_loads").value
+
+
+def test_kernels_are_loaded_with_their_library(runtime: Path, sums: Path) -> None:
+    found = run(3, launched_late, sums, environment=cuda.environment(runtime))
+    assert found == [0] * 3
+
+
 def host_memory(communicator: Communicator, place: Path) -> str:
     rank = CudaRank(communicator, place)
     x = np.zeros(COUNT, np.int32)

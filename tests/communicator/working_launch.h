@@ -22,6 +22,17 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int*, const void*, int
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data);
 }
 
+struct cudaFuncAttributes {};
+
+// Whether the kernel is loaded, and how often that was by a launch.
+static bool working_loaded = false;
+extern "C" __attribute__((visibility("default"))) int working_late_loads = 0;
+
+static cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
+  working_loaded = true;
+  return cudaSuccess;
+}
+
 struct working_launch {
   hccc_params params;
   int blocks;
@@ -29,6 +40,8 @@ struct working_launch {
 
 static cudaError_t cudaLaunchCooperativeKernel(const void*, dim3 grid, dim3, void** arguments, unsigned long,
                                                cudaStream_t stream) {
+  working_late_loads += !working_loaded;
+  working_loaded = true;
   const int blocks = static_cast<int>(grid.x * grid.y);
   working_launch* launch = new working_launch{*static_cast<hccc_params*>(arguments[0]), blocks};
   const auto run = [](void* data) {

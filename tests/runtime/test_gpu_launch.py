@@ -58,6 +58,7 @@ class Record(ctypes.Structure):
         ("shared", ctypes.c_ulong),
         ("stream", ctypes.c_void_p),
         ("params", Params),
+        ("loaded", ctypes.c_int),
     )
 
 
@@ -146,6 +147,22 @@ def test_one_cooperative_launch_and_nothing_else(world: GpuRanks) -> None:
     assert (p.ranks, p.local) == (ctypes.addressof(world.ranks), ctypes.addressof(world.local))
     assert p.fault == ctypes.addressof(world.fault)
     assert world.right()
+
+
+def test_all_kernels_of_a_library_are_loaded_at_once(tmp_path: Path) -> None:
+    """Of every type, whichever was launched."""
+    built(PLAN, tmp_path)
+    flags = ["-std=c++17", "-O1", "-fPIC", "-pthread", "-D__device__=", "-DHCCC_OP=sum", "-c"]
+    for dtype in ("int32", "float32"):
+        chosen = [f"-DHCCC_DTYPE={dtype}", f"{PLAN.name}.cu", "-o", f"{dtype}.o"]
+        subprocess.run(["g++", "-x", "c++", *flags, *chosen], cwd=tmp_path, check=True)
+    link = ["g++", "-shared", "-pthread", "int32.o", "float32.o", "-o", "both.so"]
+    subprocess.run(link, cwd=tmp_path, check=True)
+    world = GpuRanks(ctypes.CDLL(str(tmp_path / "both.so")))
+    assert world.library.hccc_load_kernels() == OK and world.record.loaded == 2
+    assert world.record.launches == 0 and world.launch() == OK and world.right()
+    world.device(refuses=1)
+    assert world.library.hccc_load_kernels() == DEVICE
 
 
 def test_it_records_where_the_library_was_built_to(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@
  *
  * Memory. hcccMemAlloc allocates memory that the processes of a host share, so that kernels of one
  * rank read and write buffers of another. Other memory is copied to such memory and back
- * (HCCC_DEBUG=INFO reports that), unless all ranks are threads of one process. A buffer must not be
- * freed, nor a process end, while a call uses it.
+ * (HCCC_DEBUG=INFO reports that), unless all ranks are threads of one process. A process must not
+ * end, nor other memory than that of hcccMemAlloc be freed, while a call uses it.
  *
  * GPUs. With HCCC_PLATFORM=cuda or hip, or HCCC_HEAP=device, hcccMemAlloc allocates memory of the
  * calling thread's device, shared by the device's best kind of handle (HCCC_HANDLES), and a
@@ -198,7 +198,10 @@ hcccResult_t hcccCommDeregister(hcccComm_t comm, void *handle);
 /* Sets the device layer of the CPU's streams, a handle of dlopen. Null: the one in this library. */
 hcccResult_t hcccSetDeviceLayer(void *library);
 
-/* Allocate zeroed memory that peers reach, aligned to 4,096 bytes, and free it. */
+/* Allocate zeroed memory that peers reach, aligned to 4,096 bytes, and free it. hcccMemFree returns
+ * at once, and the memory is used again when the calls that this process made before have ended, in
+ * whatever streams; that of captured calls when their communicators end. hcccMemAlloc waits for
+ * that where there is no other room. */
 hcccResult_t hcccMemAlloc(void **pointer, size_t bytes);
 hcccResult_t hcccMemFree(void *pointer);
 

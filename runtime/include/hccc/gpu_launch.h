@@ -53,6 +53,27 @@ static inline long long hccc_resident_blocks(const void* kernel) {
   return static_cast<long long>(per_unit) * hccc_device_attribute(HCCC_UNITS);
 }
 
+// A kernel of this library, in a list of all of them.
+struct hccc_kernel_entry {
+  const void* kernel;
+  hccc_kernel_entry* next;
+};
+__attribute__((weak, visibility("hidden"))) hccc_kernel_entry* hccc_kernels;
+
+__attribute__((constructor)) static void hccc_list_kernel() {
+  static hccc_kernel_entry entry = {reinterpret_cast<const void*>(HCCC_KERNEL_NAME), hccc_kernels};
+  hccc_kernels = &entry;
+}
+
+// library.h has what it does. A query of a kernel loads it.
+extern "C" __attribute__((weak, visibility("default"))) int hccc_load_kernels(void) {
+  for (const hccc_kernel_entry* one = hccc_kernels; one; one = one->next) {
+    HCCC_GPU(FuncAttributes) found;
+    if (HCCC_GPU(FuncGetAttributes)(&found, one->kernel) != HCCC_GPU(Success)) return HCCC_DEVICE;
+  }
+  return HCCC_OK;
+}
+
 // Starts ranks [first_rank, first_rank + n_local) on the current device, in `stream`. All that
 // `comm` points to, and the call's `local` of several ranks, lies in memory that the device reads.
 // Returns an hccc_status; the kernel is done when the stream is, and the fault record then says

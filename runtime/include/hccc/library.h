@@ -3,6 +3,10 @@
  * Each target's library exports `<name>_<target>_library`, which returns its description, and
  * `hccc_this_library`, which returns the same without the name being known. Of several libraries
  * linked into one, the latter returns the description of any of them.
+ *
+ * Libraries for GPUs also export `hccc_load_kernels`, which loads all kernels of the library onto
+ * the current device and returns an hccc_status. Without it CUDA loads a kernel when it is first
+ * launched, and may then wait for kernels that run: one that waits for this launch would never end.
  */
 #ifndef HCCC_LIBRARY_H
 #define HCCC_LIBRARY_H
@@ -34,5 +38,6 @@ typedef struct hccc_library {
 } hccc_library;
 
 typedef const hccc_library *hccc_library_function(void);
+typedef int hccc_load_function(void);
 
 #endif

@@ -22,10 +22,16 @@ struct fake_record {
   unsigned long shared;
   void* stream;
   hccc_params params;
-} fake_record;
+  int loaded;  // kernels
+} fake_record __attribute__((weak));
 
 // What the device is like.
-int fake_units = 100, fake_per_unit = 2, fake_cooperative = 1, fake_no_device = 0, fake_refuses = 0;
+#define FAKE __attribute__((weak)) int
+FAKE fake_units = 100;
+FAKE fake_per_unit = 2;
+FAKE fake_cooperative = 1;
+FAKE fake_no_device = 0;
+FAKE fake_refuses = 0;
 }
 
 static cudaError_t cudaGetDevice(int* device) {
@@ -63,6 +69,15 @@ static cudaError_t cudaLaunchCooperativeKernel(const void*, dim3 grid, dim3 bloc
   const int threads = HCCC_THREADS_AS_BLOCKS ? blocks : 1;
   const int status = hccc_run_team(hccc_cpu_block, &p, blocks, threads, false);
   return status == HCCC_OK ? cudaSuccess : cudaErrorUnknown;
+}
+
+struct cudaFuncAttributes {};
+
+// Loads a kernel.
+static cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
+  if (fake_refuses) return cudaErrorUnknown;
+  fake_record.loaded += 1;
+  return cudaSuccess;
 }
 
 static void fake_kernel(const hccc_params) {}
