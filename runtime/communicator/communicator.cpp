@@ -114,6 +114,10 @@ void Communicator::set_up() {
     failure_.use(gpu_->fault());
   }
   monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
+  if (DeviceMemory *memory = host_->device_memory())
+    mapper_ = std::make_unique<Mapper>(*memory, [this](const Error &error) {
+      abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
+    });
   HCCC_LOG(INFO, INIT, rank_, "%d ranks%s, %d thread%s each%s", n_ranks_,
            host_->one_process() ? " in one process" : near < n_ranks_ ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
            oversubscribed_ ? ", more than there are cores" : "");
@@ -121,6 +125,7 @@ void Communicator::set_up() {
 
 void Communicator::forsake() {
   if (monitor_) monitor_->forsake();
+  if (mapper_) mapper_->forsake();
   host_->forsake();
 }
 
@@ -380,6 +385,7 @@ Error Communicator::reason_of(const Called &called) {
     std::string text = description(called) + ": ";
     if (late) text += text_of("no progress for %g s: ", timeout_);
     text += description(fault);
+    if (late) text += describe_mapping();
     if (other && host_->near(fault.flag))
       text = text_of("rank %d calls ", fault.flag) + description(called_by(host_->control(fault.flag))) +
              text_of("; rank %d calls ", rank_) + description(called);

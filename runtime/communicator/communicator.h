@@ -10,6 +10,7 @@
 #include "gpu_calls.h"
 #include "host.h"
 #include "libraries.h"
+#include "mapper.h"
 #include "monitor.h"
 #include "network.h"
 #include "registration.h"
@@ -93,7 +94,8 @@ class Communicator {
   void watch();
   void gpu_wait() noexcept;
   void share_with_peers(const Buffers &buffers, const Called &called);
-  void share_with_peers(const void *at, size_t bytes, const std::string &what, double timeout_s);
+  void share_with_peers(const void *at, size_t bytes, const std::string &what, unsigned long long since);
+  std::string describe_mapping() const;
   [[noreturn]] void fail_late(const Called &called, int rank);
   [[noreturn]] void fail(hcccResult_t code, const std::string &text);
   Error reason_of(const Called &called);
@@ -109,6 +111,7 @@ class Communicator {
   std::unique_ptr<Network> network_;  // where ranks are on other hosts
   std::unique_ptr<GpuCalls> gpu_;       // where calls are launched on one
   std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<Mapper> mapper_;  // where memory is a device's
   Staging staging_;
   std::mutex calling_;
   mutable std::mutex capturing_;           // of the next

@@ -28,6 +28,7 @@ struct Control {
   Called called;
   std::atomic<uint64_t> kinds[2];  // of calls that may be cut: number, and whether this rank copies
   std::atomic<uint32_t> mapped[MOST_WINDOWS];  // peers that have mapped each piece of device memory
+  std::atomic<uint32_t> maps;      // 1 + the rank whose memory this rank maps now; 0: none
   std::atomic<uint32_t> released;  // peers that have unmapped all memory of this rank
 };
 

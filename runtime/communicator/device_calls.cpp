@@ -20,21 +20,35 @@ const Device *Communicator::device() const {
   return host_->device_memory() ? &host_->device_memory()->device() : nullptr;
 }
 
-// Shares the buffers; returns when every peer reaches them. The peers' monitors map them whatever
-// else the peers do, so this waits for nothing that waits for this rank's launch.
+// Shares the buffers; returns when every peer reaches them. The peers' mappers map them whatever
+// else the peers do. Where a peer's device lets that wait for a kernel, and the kernel waits for this
+// rank, the deadline ends both.
 void Communicator::share_with_peers(const Buffers &buffers, const Called &called) {
-  share_with_peers(buffers.send, buffers.send_bytes, description(called), timeout_);
-  share_with_peers(buffers.receive, buffers.receive_bytes, description(called), timeout_);
+  const unsigned long long start = hccc_clock();
+  share_with_peers(buffers.send, buffers.send_bytes, description(called), start);
+  share_with_peers(buffers.receive, buffers.receive_bytes, description(called), start);
 }
 
-void Communicator::share_with_peers(const void *at, size_t bytes, const std::string &what, double timeout_s) {
-  const unsigned long long start = hccc_clock();
+void Communicator::share_with_peers(const void *at, size_t bytes, const std::string &what,
+                                    unsigned long long since) {
   host_->device_memory()->share_with_peers(at, bytes, [&] {
     if (failure_.code() != hcccSuccess) throw Error(failure_.code(), failure_.text() + "; in " + what);
-    if (timeout_s > 0 && static_cast<double>(hccc_clock() - start) > timeout_s * 1e9)
-      fail(hcccTimeout, what + text_of(": not all ranks have mapped its buffers within %g s", timeout_s));
-    return true;
+    if (timeout_ <= 0 || static_cast<double>(hccc_clock() - since) <= timeout_ * 1e9) return true;
+    std::string who;
+    for (int r = 0; r < n_ranks_; ++r)
+      if (host_->near(r) && host_->control(r).maps.load() == static_cast<uint32_t>(rank_ + 1))
+        who += text_of("%srank %d", who.empty() ? "" : ", ", r);
+    const std::string why = who.empty() ? "not all ranks have mapped its buffers"
+                                        : who + " could not map its buffers, beside a kernel that runs there,";
+    fail(hcccTimeout, what + text_of(": %s within %g s", why.c_str(), timeout_));
   });
+}
+
+// Says whose memory this rank's device did not map while a kernel ran; "": nobody's.
+std::string Communicator::describe_mapping() const {
+  const int of = host_->device_memory() ? host_->device_memory()->slow_mapping() : -1;
+  if (of < 0) return "";
+  return text_of("; beside that kernel rank %d could not map memory of rank %d", rank_, of);
 }
 
 void *Communicator::register_buffer(void *at, size_t bytes) {
@@ -42,7 +56,7 @@ void *Communicator::register_buffer(void *at, size_t bytes) {
   if (shared) {
     std::lock_guard<std::mutex> lock(calling_);
     check_not_lost();
-    share_with_peers(at, bytes, text_of("registration of %zu bytes at %p", bytes, at), timeout_);
+    share_with_peers(at, bytes, text_of("registration of %zu bytes at %p", bytes, at), hccc_clock());
   }
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(*device());

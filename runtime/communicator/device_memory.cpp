@@ -18,7 +18,8 @@ constexpr long long DEVICE_SCRATCH_BYTES = 256 << 20;  // without HCCC_SCRATCH_B
 constexpr long long MOST_SCRATCH_BYTES = 1LL << 40;
 constexpr int MEMORY = 0;                       // a rank's first piece: flags and scratch
 constexpr useconds_t TURN_US = 20;
-constexpr std::chrono::seconds CLOSES_WITHIN(2);
+constexpr std::chrono::seconds CLOSES_WITHIN(2), JUST(1);  // JUST: until who waited for it says so
+constexpr std::chrono::milliseconds SLOW(100);
 
 long long scratch_of_environment() {
   const char *wanted = getenv("HCCC_SCRATCH_BYTES");
@@ -197,12 +198,32 @@ void DeviceMemory::map_shared_pieces() {
   }
 }
 
+// Notes a mapping while it lives.
+struct DeviceMemory::MappingNow {
+  MappingNow(DeviceMemory &of, int rank) : of(of) { note(rank, {Clock::now(), Clock::time_point::max(), rank}); }
+  ~MappingNow() { note(-1, {of.mapping_.begin, Clock::now(), of.mapping_.rank}); }
+  void note(int rank, const Mapping &mapping) {
+    std::lock_guard<std::mutex> lock(of.mutex_);
+    of.mapping_ = mapping;
+    of.controls_[static_cast<size_t>(of.rank_)]->maps.store(static_cast<uint32_t>(rank + 1));
+  }
+  DeviceMemory &of;
+};
+
+int DeviceMemory::slow_mapping() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  const bool recent = mapping_.rank >= 0 && (mapping_.end > now || now - mapping_.end < JUST);
+  return recent && std::min(mapping_.end, now) - mapping_.begin > SLOW ? mapping_.rank : -1;
+}
+
 void DeviceMemory::open(const SharedPiece &piece, int descriptor) {
   const OnDevice on(device());
   auto *base = reinterpret_cast<char *>(piece.base);
   if (piece.process == getpid()) {
     reach_device(piece.device);
   } else {
+    const MappingNow now(*this, piece.from);
     base = static_cast<char *>(open_shared(piece.handle, descriptor, piece.bytes));
     std::lock_guard<std::mutex> lock(mutex_);
     opened_.push_back(base);

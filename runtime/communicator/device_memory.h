@@ -4,6 +4,7 @@
 
 #include <hccc/hccc.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -40,6 +41,10 @@ class DeviceMemory {
   // Maps the memory that peers have announced. By one thread at a time. Throws Error.
   void map_shared_pieces();
 
+  // Returns the rank whose memory this device is mapping, or has just mapped, slowly: as where it waits
+  // for a kernel to end; -1: none.
+  int slow_mapping() const;
+
   // Returns the table of all ranks, in memory of the device; null flags: not a peer.
   const hccc_rank *table() const { return reinterpret_cast<const hccc_rank *>(table_); }
 
@@ -66,7 +71,15 @@ class DeviceMemory {
   char *table_ = nullptr;
   hcccrtStream_t stream_ = nullptr;
 
-  std::mutex mutex_;
+  using Clock = std::chrono::steady_clock;
+  struct Mapping {
+    Clock::time_point begin, end;  // end: the largest while it is under way
+    int rank;
+  };
+  struct MappingNow;
+
+  mutable std::mutex mutex_;
+  Mapping mapping_{{}, {}, -1};  // the last one
   std::vector<hccc_rank> ranks_;
   std::vector<int> shared_;  // window of each segment of the own heap, from 1; 0: not shared
   int n_shared_ = 0;

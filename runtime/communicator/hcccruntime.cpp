@@ -23,6 +23,7 @@
 #include "libraries.cpp"
 #include "log.cpp"
 #include "mailbox.cpp"
+#include "mapper.cpp"
 #include "monitor.cpp"
 #include "network.cpp"
 #include "pieces.cpp"

@@ -72,11 +72,9 @@ void Monitor::run() {
       files.push_back({processes_[r].get(), POLLIN, 0});
       of.push_back(static_cast<int>(r));
     }
-    if (host_.device_memory()) files.push_back({host_.device_memory()->mailbox().own(), POLLIN, 0});
     poll(files.data(), files.size(), PERIOD_MS);
     if (files[0].revents) return;
     read_messages();
-    if (host_.device_memory()) map_memory();
     for (size_t k = 0; k < of.size(); ++k)
       if (files[2 + k].revents) handle_departure(of[k], false);
     watch_();
@@ -94,17 +92,6 @@ void Monitor::read_messages() {
     message.text[sizeof message.text - 1] = '\0';
     const bool known = message.code > hcccSuccess && message.code <= hcccAborted;
     failure_.set(known ? static_cast<hcccResult_t>(message.code) : hcccRemoteError, message.text);
-  }
-}
-
-// Maps the device memory that peers share. Memory that cannot be mapped ends the communicator: a
-// kernel would need it.
-void Monitor::map_memory() {
-  try {
-    host_.device_memory()->map_shared_pieces();
-  } catch (const Error &error) {
-    const std::string text = text_of("rank %d: ", rank_) + error.what();
-    if (failure_.set(error.code, text)) notify(error.code, text);
   }
 }
 

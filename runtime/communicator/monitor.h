@@ -36,7 +36,6 @@ class Monitor {
   void run();
   void wait();
   void read_messages();
-  void map_memory();
   void handle_departure(int rank, bool orderly);
   void compare_calls();
 

@@ -250,6 +250,50 @@ def test_kernels_are_loaded_with_their_library(runtime: Path, sums: Path) -> Non
     assert found == [0] * 3
 
 
+def maps_late(communicator: Communicator, place: Path) -> Lost:
+    """Passes a buffer that the others, which have launched the call, have not mapped."""
+    pointer, handle = ctypes.c_void_p(), ctypes.c_void_p()
+    assert not runtime_library().call("MemAlloc", ctypes.byref(pointer), COUNT * 4)
+    words = (communicator.handle, pointer, COUNT * 4, ctypes.byref(handle))
+    assert not runtime_library().call("CommRegister", *words)  # all ranks map it
+    rank = CudaRank(communicator, place)  # all ranks meet
+    x = np.ctypeslib.as_array((ctypes.c_int32 * COUNT).from_address(pointer.value or 0))
+    rank.all_reduce(x, x)
+    rank.wait()
+    if rank.c.rank:
+        rank.all_reduce(x, x)
+        return async_error(rank.c, 5)
+    x = rank.empty(17 << 20)  # a segment of its own
+    time.sleep(0.5)
+    started = time.monotonic()
+    with pytest.raises(CommunicatorError) as said:
+        rank.all_reduce(x[:COUNT], x[:COUNT])
+    return Lost(said.value.result, said.value.text, time.monotonic() - started)
+
+
+@pytest.mark.parametrize(
+    ("has", "blocks", "first", "others"),
+    [("vmm descriptor", "cuMemMap", "1.5", "30"), ("", "cudaIpcOpenMemHandle", "30", "1.5")],
+)
+def test_a_device_that_maps_nothing_beside_kernels(
+    runtime: Path, sums: Path, has: str, blocks: str, first: str, others: str
+) -> None:
+    """Whose deadline is the first ends it at all ranks, with the names of both."""
+    found = run(
+        3,
+        maps_late,
+        sums,
+        environment=cuda.environment(runtime, has, FAKE_CUDA_BLOCKS=blocks),
+        of_rank=lambda rank: {"HCCC_TIMEOUT": others if rank else first},
+    )
+    for one in found:
+        assert one.result is Result.TIMEOUT and one.seconds < 4, found
+        if first == "1.5":
+            assert "rank 1, rank 2 could not map its buffers" in one.text, one.text
+        else:
+            assert "could not map memory of rank 0" in one.text, one.text
+
+
 def host_memory(communicator: Communicator, place: Path) -> str:
     rank = CudaRank(communicator, place)
     x = np.zeros(COUNT, np.int32)

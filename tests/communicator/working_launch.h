@@ -19,6 +19,7 @@ extern "C" {
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int*, const void*, int, unsigned long);
+void workingKernel(int change);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data);
 }
 
@@ -46,7 +47,9 @@ static cudaError_t cudaLaunchCooperativeKernel(const void*, dim3 grid, dim3, voi
   working_launch* launch = new working_launch{*static_cast<hccc_params*>(arguments[0]), blocks};
   const auto run = [](void* data) {
     working_launch* of = static_cast<working_launch*>(data);
+    workingKernel(1);
     hccc_run_team(hccc_cpu_block, &of->params, of->blocks, 1, true);  // stays: a graph may run it again
+    workingKernel(-1);
   };
   return cudaLaunchHostFunc(stream, run, launch);
 }

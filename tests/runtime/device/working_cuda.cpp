@@ -3,12 +3,13 @@
 // to which access was not given may not be touched.
 //
 // FAKE_CUDA lists what the device has of `vmm descriptor fabric`; FAKE_CUDA_REFUSES names functions that fail,
-// FAKE_CUDA_LACKS those of the driver that are not there.
+// FAKE_CUDA_LACKS those of the driver that are not there, FAKE_CUDA_BLOCKS those that wait for kernels that run.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -29,6 +30,10 @@ bool listed(const char *variable, const char *word) {
 }
 #define REFUSE \
   if (listed("FAKE_CUDA_REFUSES", __func__)) return kNotPermitted
+
+std::atomic<int> kernels{0};  // that run
+#define BLOCK \
+  while (kernels && listed("FAKE_CUDA_BLOCKS", __func__)) usleep(1000)
 
 // In the stream's turn. What is done stays: a graph may do it again.
 int later(hcccrtStream_t stream, std::function<void()> what) {
@@ -60,6 +65,9 @@ Number handle_of(int file, int types) { return static_cast<Number>(file) << 8 | 
 
 #pragma GCC visibility push(default)
 extern "C" {
+
+// Says that a kernel begins, or ends.
+void workingKernel(int change) { kernels += change; }
 
 int cudaGetDeviceCount(int *n) { return cpu::GetDeviceCount(n); }
 int cudaGetDevice(int *device) { return cpu::GetDevice(device); }
@@ -132,6 +140,7 @@ int cudaEventDestroy(hcccrtEvent_t event) { return cpu::EventDestroy(event); }
 int cudaIpcGetMemHandle(hcccrtIpcMemHandle_t *handle, void *at) { return cpu::IpcGetMemHandle(handle, at); }
 int cudaIpcOpenMemHandle(void **at, hcccrtIpcMemHandle_t handle, unsigned flags) {
   REFUSE;
+  BLOCK;
   return cpu::IpcOpenMemHandle(at, handle, flags);
 }
 int cudaIpcCloseMemHandle(void *at) { return cpu::IpcCloseMemHandle(at); }
@@ -168,6 +177,7 @@ int cuMemAddressFree(Number at, size_t bytes) {
   return munmap(reinterpret_cast<void *>(at), bytes) ? kInvalid : 0;
 }
 int cuMemMap(Number at, size_t bytes, size_t, Number handle, Number) {
+  BLOCK;
   std::lock_guard<std::mutex> lock(mutex);
   const auto it = regions.find(at);
   struct stat status;
