@@ -34,7 +34,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow what `quick(n)` leaves out: cases that differ in what they are given alone."""
+    """Marks as slow the cases that `quick(n)` leaves out."""
     seen: dict[str, int] = {}
     for item in items:
         mark = item.get_closest_marker("quick")
