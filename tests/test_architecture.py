@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {"base", "ir", "network"},
     "emit": {"base", "ir"},
     "interop": {"analysis", "base", "emit", "ir", "lang", "proofs"},
-    "runtime": {"base", "ir"},
+    "runtime": {"base", "emit", "ir"},
     "validate": {"base", "emit", "ir", "runtime"},
     # What joins them.
     "driver": {

@@ -214,8 +214,9 @@ TABLE = (
     Code("E427", "A directory has no kernels for the device asked for, or none of its plan."),
     Code(
         "E428",
-        "The files of a directory were not made from the plan beside them.",
-        "Compile it again.",
+        "A directory has files that its plan does not emit, or that differ from what it emits; "
+        "nothing of it is compiled or run.",
+        "Compile it again; remove what hccc did not write.",
     ),
     Code("E429", "The sizes asked for do not fit into memory.", "Give a smaller -e."),
     Code(
@@ -241,8 +242,8 @@ TABLE = (
     ),
     Code(
         "E439",
-        "The text of a kernel cannot be run to hold it against its plan: it does not "
-        "compile for the host, stops, or does not end.",
+        "The text of a kernel cannot be run to hold it against its plan: it has words that "
+        "hccc does not write, does not compile for the host, stops, or does not end.",
     ),
     Code("E440", "The operating system refused something else: a full disk, a closed stream."),
     Code("E441", "There is not enough memory."),

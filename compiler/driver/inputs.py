@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from hccc.base.diagnostics import Source, fail
-from hccc.base.files.reading import HEAD, read_text
+from hccc.base.files.plain import is_plain
+from hccc.base.files.reading import HEAD, read_text_in
 from hccc.base.interruptible import interruptible
 from hccc.driver.compiled import Compiled
 from hccc.ir import plan_json
@@ -97,11 +98,11 @@ def opened(given: object) -> Input:
         case Source() as source:
             return kind_of(source.text, source.name)(source)
         case path if path.is_dir():
-            file = path / PLAN_FILE
-            if not file.is_file():
+            if not is_plain(path, PLAN_FILE):
                 message = f"{path}: a directory without {PLAN_FILE}"
                 raise fail("E401", message, help="`hccc ALGO -o DIR`")
-            return DirectoryInput(path, Source(str(file), read_text(file, PlanInput.most)))
+            text = read_text_in(path, PLAN_FILE, PlanInput.most)
+            return DirectoryInput(path, Source(str(path / PLAN_FILE), text))
         case path:
             source = shipped.read(path, lambda head: kind_of(head, str(path)).most)
             return kind_of(source.text, source.name)(source)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from hccc.base.diagnostics import Note, UserError, fail
+from hccc.base.diagnostics import fail
 from hccc.base.files.writing import named_errors, replace_all
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import timed
@@ -32,7 +32,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
 from hccc.proofs.prove import check_plan
-from hccc.validate.validate import validate, validate_directory
+from hccc.validate.validate import validate, validate_present
 from hccc.validate.validated import Validated
 
 PROVED = {"deadlock", "race", "result"}  # of every plan that kernels are written of
@@ -187,39 +187,22 @@ def kernels(catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
 
 
 def compared(compiled: Compiled) -> Compiled:
-    """Compares the files of a directory with what its plan emits, and runs their texts on the host.
-    Other libraries are returned as they are.
+    """Compares the files of a directory with what its plan emits, and runs on the host the texts
+    that were emitted. Other libraries are returned as they are.
 
-    The texts are both compared with what the plan emits, and run on the host. Of one that differs
-    from what the plan emits, the error's note says whether it does what the plan says all the same.
+    Nothing of the directory is compiled: a text that differs is refused, and one that does not is
+    the same as the one emitted here.
 
     Raises:
         UserError: E427, E428 (`emit/compare`); E438, E439 (`validate/`).
     """
     if not isinstance(compiled, LoadedDirectory):
         return compiled
-    seconds = dict(compiled.seconds)
-    try:
-        with timed("Emission", seconds):
-            sources = interruptible(compare)(compiled.directory, compiled.catalogue)
-    except UserError as error:
-        if error.problem.code == "E428":
-            raise _also_validated(error, compiled.directory, compiled.catalogue) from None
-        raise
+    seconds, catalogue = dict(compiled.seconds), compiled.catalogue
+    with timed("Emission", seconds):
+        sources, made = interruptible(compare)(compiled.directory, catalogue)
     with timed("Validation", seconds):
-        validated = validate_directory(compiled.directory, compiled.catalogue)
+        validated = validate_present(
+            {name: text.encode() for name, text in made.items()}, catalogue
+        )
     return compiled.checked(sources, validated, seconds)
-
-
-def _also_validated(error: UserError, place: Path, catalogue: Catalogue) -> UserError:
-    """Adds to the error of a directory that differs a note of what its texts do."""
-    try:
-        match validate_directory(place, catalogue):
-            case Validated(targets):
-                told = f"what its kernels do ({', '.join(targets)}) is what the plan says"
-            case found:
-                told = f"what its kernels do is not known: {found.why}"
-    except UserError as differs:
-        told = differs.problem.message
-    problem = error.problem
-    return UserError(replace(problem, notes=(*problem.notes, Note(told))))

@@ -3,7 +3,7 @@
 Nothing is ever left half written: a new directory is made beside its place and renamed into it; in
 an existing one, each file that differs is replaced by renaming, and the others keep their times, so
 builds stay incremental. Files that an earlier compilation left and this one does not write are
-removed, with the libraries built from them. One process writes at a time. A directory with files of
+removed. One process writes at a time. A directory with files of
 another origin is refused.
 """
 
@@ -15,10 +15,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files as resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from hccc.base.diagnostics import InternalError, UserError, fail
-from hccc.base.files.libraries import built_of
 from hccc.base.files.lock import locked
 from hccc.base.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
 from hccc.base.render import render
@@ -29,6 +29,7 @@ from hccc.ir.catalogue import MOST_PLANS, Catalogue, plan_name
 from hccc.ir.names import PLAN_FILE
 
 README = "README.md"
+HEADERS = "hccc"  # the folder of the headers that kernels include
 _BEGINS = (b'{\n"hccc_plan"', b'{\n"hccc_catalogue"')  # see ir/plan_json.py, catalogue_json.py
 _NAME = re.compile(rb'^"name": "([A-Za-z_][A-Za-z0-9_]*)"', re.MULTILINE)
 _HEAD = 1 << 12  # bytes in which a plan says its name, and sources whose they are
@@ -51,7 +52,18 @@ def files(
     emitted = [texts(plan, targets) for plan in catalogue.plans]
     for one, sources in zip(view.entries, zip(*emitted, strict=True), strict=True):
         made |= zip(one.sources, sources, strict=True)
-    return made | {f"hccc/{name}": body for name, body in headers()}
+    return made | {f"{HEADERS}/{name}": body for name, body in headers()}
+
+
+def names(catalogue: Catalogue) -> frozenset[str]:
+    """Returns the names of all files that a directory of a library can have, for any targets."""
+    name, plans = catalogue.name, catalogue.plans
+    kernels = {f"{plan.name}{target.suffix}" for plan in plans for target in TARGETS}
+    dispatchers = {f"{name}_{target.name}_dispatch.cpp" for target in TARGETS}
+    copied = {f"{HEADERS}/{header.name}" for header in _headers()}
+    return frozenset(
+        {PLAN_FILE, "CMakeLists.txt", README, f"{name}.h"} | kernels | dispatchers | copied
+    )
 
 
 def entries(
@@ -70,10 +82,13 @@ def entries(
 
 def headers() -> Iterator[tuple[str, str]]:
     """Yields name and text of each header that is copied into a directory."""
+    for header in _headers():
+        yield header.name, header.read_text(encoding="utf-8")
+
+
+def _headers() -> list[Traversable]:
     found = resources("hccc.runtime") / "include" / "hccc"
-    for header in sorted(found.iterdir(), key=lambda f: f.name):
-        if header.name.endswith(".h"):
-            yield header.name, header.read_text(encoding="utf-8")
+    return sorted((f for f in found.iterdir() if f.name.endswith(".h")), key=lambda f: f.name)
 
 
 def write(directory: Path | str, made: Mapping[str, str]) -> list[Path]:
@@ -188,11 +203,9 @@ def _holds(path: Path, body: str) -> bool:
 
 
 def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
-    """Finds the files that the last compilation into `place` wrote and this one does not, and the
-    libraries built from them.
+    """Finds the files that the last compilation into `place` wrote and this one does not.
 
-    The plan there names the sources; a source is hccc's if its first lines say so. The libraries
-    are those that `runtime/build.py` keeps beside them.
+    The plan there names the sources; a source is hccc's if its first lines say so.
     """
     found = _NAME.search(_head(place / PLAN_FILE, _HEAD))
     if not found:
@@ -204,8 +217,7 @@ def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
             titles[f"{plan}{target.suffix}"] = plan
         titles[f"{name}_{target.name}_dispatch.cpp"] = f"{name}_{target.name}"
     left = {place / name: title for name, title in titles.items() if name not in made}
-    gone = [path for path, title in left.items() if _says_ours(path, title)]
-    return [library for source in gone for library in built_of(source)] + gone
+    return [path for path, title in left.items() if _says_ours(path, title)]
 
 
 def _says_ours(path: Path, title: str) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 
 from hccc.base.diagnostics import Source, Span, UserError, fail
 from hccc.base.files.reading import read_text
+from hccc.base.limits import PLAN_BYTES
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import GRAIN
@@ -31,7 +32,7 @@ from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
 from hccc.ir.provenance import Cluster, Provenance
 
-MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
+MAX_BYTES = PLAN_BYTES
 _VERSION_KEY = "hccc_plan"
 _READ = (1, PLAN_VERSION)
 # The columns that Plan holds itself, and those of the tables in it.

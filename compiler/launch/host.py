@@ -8,27 +8,22 @@ first message states its version of hccc. Kernels are kept in `$XDG_CACHE_HOME/h
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import re
-import shutil
-import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hccc.base.building.places import user_directory
 from hccc.base.diagnostics import UserError, fail
-from hccc.base.files.writing import write_whole
 from hccc.base.version import __version__
+from hccc.emit.kept import kept
 from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, serve
 from hccc.launch.workers import Job, Workers
 from hccc.runtime.communicator.kernels import built
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_KEPT_S = 30 * 86_400.0  # after which unused kernels are deleted
 
 
 def main() -> None:
@@ -66,28 +61,12 @@ def _started(message: Message, channel: Channel) -> Workers | None:
 
 def unpack(packed: str) -> Path:
     """Writes the kernel sources that were sent into this user's cache; returns their folder. Raises
-    UserError E431."""
-    text = zlib.decompress(base64.b64decode(packed))
-    sources: Mapping[str, str] = json.loads(text)
-    place = user_directory("kernels") / hashlib.sha256(text).hexdigest()[:32]
-    place.mkdir(mode=0o700, exist_ok=True)
-    for name, source in sources.items():
+    UserError E431, E474 a name that no source has."""
+    sources: Mapping[str, str] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    for name in sources:
         if not _NAME.fullmatch(name):
             raise fail("E474", f"{name!r} is no name of a source")
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_file() or path.read_text(encoding="utf-8") != source:
-            write_whole(path, lambda file, source=source: file.write(source))  # type: ignore[misc]
-    os.utime(place)
-    _forget_old(place.parent)
-    return place
-
-
-def _forget_old(cache: Path) -> None:
-    for place in cache.iterdir():
-        with suppress(OSError):
-            if time.time() - place.stat().st_mtime > _KEPT_S:
-                shutil.rmtree(place)
+    return kept(sources)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ measurement). Rows are yielded as they are measured.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -21,8 +20,7 @@ from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.outputs import kernels
-from hccc.emit import directory
-from hccc.emit.compare import compare_kernels
+from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
@@ -173,8 +171,8 @@ def measure(
     sizes = _bounded(library, schedule, options)
     ops = _operations(plan, options)
     variants = [(dtype, op) for dtype in options.dtypes for op in ops]
+    place = _kernels(compiled, _devices(options))
     with ExitStack() as stack:
-        place = stack.enter_context(_kernels(compiled, _devices(options)))
         tell("Building kernels")
         if options.procs or options.hosts:
             one_row = _processes(stack, place, library, options, variants)
@@ -373,19 +371,18 @@ def _target(device: str) -> Target:
     return next(target for target in TARGETS if target.name == device)
 
 
-@contextmanager
-def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
-    """Yields the given directory of kernels, if they are the plan's, or a temporary one."""
+def _kernels(compiled: Compiled, devices: Sequence[str]) -> Path:
+    """Returns a directory of kernels for these devices, in this user's cache.
+
+    A directory that was given is compared with what its plan emits, and nothing in it is run.
+
+    Raises:
+        UserError: E427, E428 it has no kernels for a device, or others.
+    """
     targets = [_target(device) for device in devices]
     if isinstance(compiled, LoadedDirectory):
-        for target in targets:
-            compare_kernels(compiled.directory, compiled.catalogue, target)
-        yield compiled.directory
-        return
-    with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
-        place = Path(temporary) / "kernels"
-        directory.write(place, kernels(compiled.catalogue, targets))
-        yield place
+        return interruptible(kept_kernels)(compiled.directory, compiled.catalogue, targets)
+    return kept(kernels(compiled.catalogue, targets))
 
 
 def _fits(library: Catalogue, size: int, options: RunOptions) -> None:

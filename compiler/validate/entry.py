@@ -16,13 +16,14 @@ import numpy as np
 
 from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import fail
+from hccc.base.limits import RUN_S
 from hccc.emit.targets import Target
 from hccc.ir.arrays import I4, I8
 from hccc.ir.catalogue import Catalogue
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.picks import Picks, picks_of
 from hccc.runtime.request import LaunchRequest
-from hccc.validate import execute, library_facts, recording, unit
+from hccc.validate import execute, library_facts, recording, unit, vocabulary
 from hccc.validate.processes import LimitedProcesses
 from hccc.validate.tables import (
     BAD_ARGUMENT,
@@ -94,15 +95,16 @@ def _recorded(
     header, dispatch = files_of(catalogue.name, target)
     with tempfile.TemporaryDirectory(prefix="hccc-") as folder:
         place = Path(folder)
-        (place / header).write_bytes(files[header])
-        (place / dispatch).write_bytes(files[dispatch])
+        for name in (header, dispatch):
+            vocabulary.check(name, files[name], catalogue.name, target)
+            (place / name).write_bytes(files[name])
         built = " ".join(f"ENTRY({d}, {o})" for d, o in entries(catalogue.plans[0])[:-1])
         (place / f"{catalogue.name}_built.h").write_text(f"#define HCCC_BUILT(ENTRY) {built}\n")
         (place / unit.UNIT).write_text("\n".join(_lines(catalogue, target)) + "\n")
         execute.compile_unit(processes.run, find_compiler(), place, dispatch)
         _prepare(place / "record", catalogue, wanted)
         command = [str(place / "run"), str(place / "record")]
-        code, errors = processes.run(command, place, execute.RUN_S + 10, 0)
+        code, errors = processes.run(command, place, RUN_S + 10, 0)
         recorded = _read(place / "record", wanted)
     if recorded is None:
         why = errors.strip() or f"exit code {code}"
@@ -222,7 +224,7 @@ def _prepare(path: Path, catalogue: Catalogue, wanted: Rows) -> None:
         "ranks": catalogue.n_ranks,
         "blocks": len(catalogue.plans),
         "calls": len(calls),
-        "seconds": execute.RUN_S,
+        "seconds": RUN_S,
     }
     layout = _layout(wanted)
     head = np.array([words.get(name, 0) for name in recording.WORDS], np.int64)

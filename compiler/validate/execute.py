@@ -1,9 +1,10 @@
 """execute: compiles a text for the host and runs it, in a process that can do nothing else.
 
-The text may be of any origin. The compiler gets its arguments as a list, a folder of its own, no
-environment but PATH, and limits of time and memory. The compiled program gives up all rights before
-it runs any of the text (`include/hccc/recorder.h`). Undefined behaviour of C traps: an integer that
-overflows, an index outside its table.
+The text has no words but hccc's (`vocabulary`). The compiler gets its arguments as a list, a folder
+of its own, no environment but PATH, and limits of time and memory (`base/limits`). The compiled
+program gives up all rights before it runs any of the text (`include/hccc/recorder.h`), which bounds
+a mistake; it does not hold a text that may define functions of the C library. Undefined behaviour
+of C traps: an integer that overflows, an index outside its table.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from hccc.base.building.compiler import ERROR_LINES, find_compiler
 from hccc.base.diagnostics import Note, UserError, fail
+from hccc.base.limits import COMPILE_BYTES, COMPILE_S, RUN_BYTES, RUN_S
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
 from hccc.validate import recording, unit
@@ -37,12 +39,10 @@ FLAGS = (
     "-fsanitize-undefined-trap-on-error",
     f"-DHCCC_DTYPE={ENTRY[0]}",
     f"-DHCCC_OP={ENTRY[1]}",
+    f"-DHCCC_RUN_BYTES={RUN_BYTES}",
 )
-COMPILE_S = 600
-COMPILE_BYTES = 16 << 30  # of address space
 # The C library and nothing of C++'s, whose initialisation asks the system for more than is allowed.
 LIBRARIES = ("-nodefaultlibs", "-lc", "-lgcc")
-RUN_S = 20  # and what the primitives take
 PER_SECOND = 500_000  # primitives recorded, far fewer than it does
 Run = Callable[[Sequence[str], Path, float, int], tuple[int, str]]
 DEATHS = {
@@ -67,7 +67,8 @@ def execute(
     end them.
 
     Raises:
-        UserError: E412 there is no compiler; E439 the text does not compile, or does not end.
+        UserError: E412 there is no compiler; E439 the text has other words, does not compile, or
+        does not end.
     """
     compiler, run = find_compiler(), (processes or LimitedProcesses()).run
     with tempfile.TemporaryDirectory(prefix="hccc-") as folder:

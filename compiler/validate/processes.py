@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+
+from hccc.base.building.compiler import limited
 
 KILLED = -signal.SIGKILL
 CANNOT_START = 126
@@ -36,14 +36,11 @@ class LimitedProcesses:
         Linux), 0 for any. It gets no input, and only PATH of the environment.
         """
         try:
-            process = self._start(command, place)
+            process = self._start(limited(command, memory) if memory else command, place)
         except OSError as error:
             return CANNOT_START, str(error)
         if process is None:
             return KILLED, ""
-        if memory and sys.platform == "linux":
-            with suppress(OSError, ValueError):  # before it starts anything else
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (memory, memory))
         try:
             errors = process.communicate(timeout=seconds)[1]
         except subprocess.TimeoutExpired:

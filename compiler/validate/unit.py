@@ -8,7 +8,7 @@ from pathlib import Path
 from hccc.emit.targets import Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
-from hccc.validate import library_facts
+from hccc.validate import library_facts, vocabulary
 from hccc.validate.tables import entries, queries
 
 UNIT = "recording-unit.cpp"  # no text can have this name: `-` is in no C name
@@ -27,9 +27,14 @@ def names(plan: Plan, target: Target) -> list[str]:
 
 
 def lay_out(place: Path, files: Mapping[str, bytes], plan: Plan, target: Target) -> None:
-    """Writes the files to compile into the folder `place`: the files of `names`, byte for byte."""
+    """Writes the files to compile into the folder `place`: the files of `names`, byte for byte.
+
+    Raises:
+        UserError: E439 one has what hccc does not write (`vocabulary`).
+    """
     for name in names(plan, target):
         if name in files:
+            vocabulary.check(name, files[name], plan.name, target)
             (place / name).write_bytes(files[name])
     (place / f"{plan.name}_built.h").write_text("#define HCCC_BUILT HCCC_MOST_ENTRIES\n")
     (place / UNIT).write_text("\n".join(_lines(files, plan, target)) + "\n")

@@ -11,24 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from os import cpu_count
-from pathlib import Path
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.interruptible import interruptible
+from hccc.base.limits import COMPILERS
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate import unit
 from hccc.validate.differences import difference
-from hccc.validate.entry import files_of, validate_entry
+from hccc.validate.entry import validate_entry
 from hccc.validate.execute import execute
 from hccc.validate.processes import LimitedProcesses
 from hccc.validate.tables import expected
 from hccc.validate.validated import Unvalidated, Validated, together
 
-MOST_BYTES = 1 << 30  # of a text
 _HELP = "the plan is what was proved; this is a bug in hccc unless somebody edited the text"
 
 
@@ -60,7 +58,7 @@ def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target])
         if (message := difference(recording, wanted, plan)) is not None:
             raise fail("E438", f"{unit.text_name(plan, target)}: {message}", help=_HELP)
 
-    with ThreadPoolExecutor(max(1, min(len(targets), cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(max(1, min(len(targets), COMPILERS, cpu_count() or 1))) as pool:
         try:
             for done in [pool.submit(check, target) for target in targets]:
                 done.result()
@@ -77,23 +75,14 @@ def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target])
     )
 
 
-def validate_directory(place: Path, catalogue: Catalogue) -> Validated | Unvalidated:
-    """Compares every text in a directory of kernels with the compiled plans; returns why it cannot.
+def validate_present(files: Mapping[str, bytes], catalogue: Catalogue) -> Validated | Unvalidated:
+    """Validates the texts of all targets that `files` has the kernels of; returns why it cannot.
 
     Raises:
         UserError: E438, E439 as `validate`.
     """
     plans = catalogue.plans
-    present = [
-        t for t in TARGETS if all((place / unit.text_name(plan, t)).is_file() for plan in plans)
-    ]
-    files = {}
-    for target in present:
-        names = {name for plan in plans for name in unit.names(plan, target)}
-        names.update(files_of(catalogue.name, target))
-        for name in sorted(names):
-            with suppress(OSError), (place / name).open("rb") as file:
-                files[name] = file.read(MOST_BYTES)
+    present = [t for t in TARGETS if all(unit.text_name(plan, t) in files for plan in plans)]
     try:
         return validate(files, catalogue, present)
     except UserError as error:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import STAND_IN
+from hccc.base.files.plain import is_plain
+from hccc.base.files.reading import read_text_in
+from hccc.base.limits import PLAN_BYTES
+from hccc.emit.kept import is_kept, kept_kernels
+from hccc.emit.targets import TARGETS
 from hccc.ir import catalogue_json
+from hccc.ir.names import PLAN_FILE
 from hccc.runtime.build import Variant, build_several
 from hccc.runtime.communicator.gpu_kernels import build_for_gpu
-
-PLAN = "plan.json"
-
 
 NAMES = {"cpu": "the CPU", "cuda": "CUDA", "hip": "HIP"}
 
@@ -29,19 +32,27 @@ def built(
     """Builds the shared library of all its plans, for each type and reduction; where nothing is
     reduced, for each width. trace: whether launches can be recorded.
 
+    Nothing of the directory is compiled or loaded: it is compared with what its plan emits, which
+    is built in this user's cache.
+
     Raises:
-        UserError: E41x it cannot be built; E473 there are no kernels for the platform.
+        UserError: E41x it cannot be built; E428 it holds something else; E473 there are no kernels
+        for the platform.
     """
-    if not (place / PLAN).is_file():
+    if not is_plain(place, PLAN_FILE):
         message = f"{place}: is no directory of kernels"
         raise fail("E473", message, help="`hccc algo.rccl -o DIR` emits one")
-    library = catalogue_json.loads((place / PLAN).read_text(encoding="utf-8"), str(place / PLAN))
-    dispatch = place / f"{library.name}_{platform}_dispatch.cpp"
-    if not dispatch.is_file():
+    text = read_text_in(place, PLAN_FILE, PLAN_BYTES)
+    library = catalogue_json.loads(text, str(place / PLAN_FILE))
+    dispatcher = f"{library.name}_{platform}_dispatch.cpp"
+    if not is_plain(place, dispatcher):
         message = f"{place}: has no kernels for {NAMES[platform]}"
         raise fail("E473", message, help=f"emit it with --emit={platform}")
-    ending = {"cpu": "_cpu.cpp", "cuda": ".cu", "hip": ".hip"}[platform]
-    sources = [place / f"{plan.name}{ending}" for plan in library.plans]
+    target = next(target for target in TARGETS if target.name == platform)
+    if not is_kept(place):
+        place = kept_kernels(place, library, [target])
+    dispatch = place / dispatcher
+    sources = [place / f"{plan.name}{target.suffix}" for plan in library.plans]
     moves = (Variant(STAND_IN[dtype], trace=trace) for dtype in dtypes)
     reduces = (Variant(dtype, op, trace) for dtype, op in product(dtypes, ops))
     wanted = list(dict.fromkeys(reduces if library.plans[0].reduces else moves))

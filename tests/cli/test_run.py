@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from hccc.base.dtypes import NAMES, OPS
 from hccc.cli import tables as table
+from hccc.driver import outputs
+from hccc.emit.targets import Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import OpType
 from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench
@@ -105,21 +109,33 @@ def test_all_types_and_reductions(hccc: Hccc) -> None:
     assert len(json.loads(stdout)["results"]) == len(NAMES) * len(OPS) * 3
 
 
-def test_a_directory_runs_without_being_generated_again(hccc: Hccc, tmp_path: Path) -> None:
+def test_a_directory_is_built_once_in_the_cache(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     kernels = tmp_path / "k"
     assert hccc(RING, "--tune=off", "-o", kernels)[0] == 0
+    held = {path: path.read_bytes() for path in kernels.rglob("*") if path.is_file()}
     assert hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)[0] == 0
-    libraries = list((kernels / "build").iterdir())
-    assert len(libraries) == 1
-    before = libraries[0].stat().st_mtime_ns
+    (library,) = (tmp_path / "cache").rglob("ring_allreduce_cpu-*.so")
+    before = library.stat().st_mtime_ns
     assert hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)[0] == 0
-    assert [p.stat().st_mtime_ns for p in (kernels / "build").iterdir()] == [before]
+    assert hccc("run", RING, "--tune=off", "-b", "4K", "-e", "4K", *SHORT)[0] == 0
+    assert list((tmp_path / "cache").rglob("ring_allreduce_cpu-*.so")) == [library]
+    assert library.stat().st_mtime_ns == before
+    assert {path: path.read_bytes() for path in kernels.rglob("*") if path.is_file()} == held
 
 
-@pytest.fixture
-def edited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets edited kernels run, as if hccc had emitted them so."""
-    monkeypatch.setattr(bench, "compare_kernels", lambda *_: None)
+def edit(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """Lets hccc emit other kernels for the CPU."""
+    emit = outputs.kernels
+
+    def edited(catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
+        made = emit(catalogue, targets)
+        assert any(old in text for text in made.values())
+        return {name: text.replace(old, new) for name, text in made.items()}
+
+    monkeypatch.setattr(bench, "kernels", edited)
 
 
 @pytest.mark.parametrize("file", ["ring_allreduce_cpu.cpp", "hccc/layout.h"])
@@ -133,32 +149,21 @@ def test_edited_kernels_are_not_run(hccc: Hccc, tmp_path: Path, file: str) -> No
     assert f"error[E428]: {kernels / file} was not made from the plan.json beside it" in stderr
 
 
-@pytest.mark.usefixtures("edited")
-def test_wrong_elements_fail(hccc: Hccc, tmp_path: Path) -> None:
+def test_wrong_elements_fail(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that add the wrong neighbour's chunk: counted, and exit code 1."""
-    kernels = tmp_path / "k"
-    assert hccc(RING, "--tune=off", "-o", kernels, "--target=cpu")[0] == 0
-    source = kernels / "ring_allreduce_cpu.cpp"
-    text = source.read_text()
-    assert "hccc_input(b, peer0, peer0)" in text
-    source.write_text(text.replace("hccc_input(b, peer0, peer0)", "hccc_input(b, rank, peer0)"))
-    code, stdout, _ = hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)
+    edit(monkeypatch, "hccc_input(b, peer0, peer0)", "hccc_input(b, rank, peer0)")
+    argv = ["--tune=off", "-b", "4K", "-e", "4K", *SHORT]
+    code, stdout, _ = hccc("run", RING, *argv)
     assert code == 1
     assert "FAILED" in stdout
-    assert hccc("run", kernels, "-b", "4K", "-e", "4K", "-c", "0", *SHORT)[0] == 0
+    assert hccc("run", RING, "-c", "0", *argv)[0] == 0
 
 
-@pytest.mark.usefixtures("edited")
-def test_a_hang_ends_at_its_deadline(hccc: Hccc, tmp_path: Path) -> None:
+def test_a_hang_ends_at_its_deadline(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that never raise one flag: an error that names the rank that waited."""
-    kernels = tmp_path / "k"
-    assert hccc(RING, "--tune=off", "-o", kernels, "--target=cpu")[0] == 0
-    source = kernels / "ring_allreduce_cpu.cpp"
-    text = source.read_text()
-    assert "hccc_posts(hccc_post(peer1, 0))" in text
-    source.write_text(text.replace("hccc_posts(hccc_post(peer1, 0))", "hccc_posts()"))
-    argv = ["-b", "4K", "-e", "4K", "--timeout=0.5", *SHORT]
-    code, _, stderr = hccc("run", kernels, *argv)
+    edit(monkeypatch, "hccc_posts(hccc_post(peer1, 0))", "hccc_posts()")
+    argv = ["--tune=off", "-b", "4K", "-e", "4K", "--timeout=0.5", *SHORT]
+    code, _, stderr = hccc("run", RING, *argv)
     assert code == 1
     assert "error[E420]" in stderr
     assert "rank" in stderr

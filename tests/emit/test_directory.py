@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hccc.base.diagnostics import InternalError, UserError
-from hccc.base.files import libraries, lock, writing
+from hccc.base.files import lock, writing
 from hccc.base.files.writing import beside
 from hccc.emit import directory
 from hccc.emit.kernels import source
@@ -229,25 +229,6 @@ def test_nobody_elses_files_go(tmp_path: Path) -> None:
     directory.write(place, FILES)
     (place / "tree.hip").unlink()  # a link, and now one to nowhere
     assert held(place) == FILES | mine
-
-
-def test_libraries_of_removed_sources_go_and_others_stay(tmp_path: Path) -> None:
-    place = tmp_path / "k"
-    directory.write(place, TREE_FILES)
-    names = [
-        libraries.name_of(libraries.stem_of(place / source, "0f" * 32, variant), suffix, b"elf")
-        for source, variant, suffix in [
-            ("tree_cpu.cpp", "float32-sum", ".so"),
-            ("tree.cu", "", ".bin"),
-            ("tree_cpu_too.cpp", "float32-sum", ".so"),
-            ("ring_cpu.cpp", "float32-sum", ".so"),
-        ]
-    ]
-    (place / "build").mkdir()
-    for name in names:
-        (place / "build" / name).write_text("elf")
-    directory.write(place, FILES)
-    assert held(place) == FILES | {f"build/{name}": "elf" for name in names[2:]}
 
 
 def test_what_a_killed_writer_left_is_removed(

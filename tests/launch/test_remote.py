@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import zlib
@@ -158,6 +159,7 @@ def test_no_remote_shell(hccc: Hccc, mesh: Path) -> None:
 
 def test_what_is_sent(mesh: Path, cache: Path) -> None:
     """Sources, and no library that was built of them; only into the cache."""
+    mesh = shutil.copytree(mesh, cache / "mesh")
     (mesh / "build").mkdir(exist_ok=True)
     (mesh / "build" / "x.h").write_text("")
     sent = pack(mesh)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc.emit.targets import CPU
+from hccc.driver.outputs import kernels
+from hccc.emit.targets import CPU, TARGETS
 from hccc.ir.catalogue import Catalogue, Range
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.primitives import Transport
@@ -24,7 +25,7 @@ from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.network import Wire
 from hccc.runtime.picks import picks_of
 from hccc.runtime.request import LaunchRequest
-from hccc.validate.validate import validate_directory
+from hccc.validate.validate import validate
 from hccc.validate.validated import Validated
 from tests.emit import catalogues, plans
 from tests.emit.catalogues import BORDER, FIRST
@@ -117,7 +118,8 @@ def test_other_collectives_and_transports(tmp_path: Path, program: Program) -> N
     ]
     catalogue = catalogues.made("mixture", (direct, staged), ranges)
     group = communicator(catalogue, tmp_path)
-    assert isinstance(validate_directory(tmp_path, catalogue), Validated)
+    texts = {name: text.encode() for name, text in kernels(catalogue, TARGETS).items()}
+    assert isinstance(validate(texts, catalogue, TARGETS), Validated)
     per = 4 * catalogue.collective.most_blocks()
     launches(group, [0, 1, BORDER // per - 1, BORDER // per, BORDER // per + 1, 30_001], 4)
 

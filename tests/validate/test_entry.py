@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,15 +12,16 @@ from hccc.emit import directory
 from hccc.emit.targets import Target
 from hccc.ir.catalogue import Catalogue, Range
 from hccc.ir.micro_batch import GRAIN
-from hccc.validate import execute
+from hccc.validate import entry
 from hccc.validate.entry import validate_entry
-from hccc.validate.validate import validate, validate_directory
+from hccc.validate.validate import validate, validate_present
 from hccc.validate.validated import Validated
 from tests.emit import catalogues, plans
 from tests.emit.catalogues import made, only
 from tests.marks import slow
 from tests.validate.conftest import CPU, CUDA, HIP, edited
 
+pytestmark = pytest.mark.usefixtures("any_words")
 BOTH = catalogues.both()
 GATHER = plans.compiled(plans.ring_allgather(5))
 APART = made(
@@ -87,22 +87,21 @@ def test_an_edit_is_told(name: str, old: str, new: str, told: str) -> None:
 
 @pytest.mark.slow
 def test_one_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "RUN_S", 1)
+    monkeypatch.setattr(entry, "RUN_S", 1)
     said = refused(DISPATCH, "hccc_picked picked;", "for (;;);  hccc_picked picked;")
     assert said.startswith("E439") and "its end" in said
 
 
 @pytest.mark.slow
-def test_a_directory_is_validated_whole(tmp_path: Path) -> None:
+def test_a_library_is_validated_whole() -> None:
     """Kernels of every plan, and their dispatcher."""
-    place = catalogues.written(BOTH, tmp_path / "k")
-    found = validate_directory(place, BOTH)
-    assert isinstance(found, Validated)
+    files = emitted(BOTH, CPU, CUDA)
+    found = validate_present(files, BOTH)
+    assert isinstance(found, Validated) and found.targets == ("cpu", "cuda")
     assert found.primitives == sum(map(len, BOTH.plans))
-    text = (place / "both_2.cu").read_text()
-    (place / "both_2.cu").write_text(text.replace("hccc_input(b, ", "hccc_output(b, ", 1))
+    wrong = edited(files, "both_2.cu", "hccc_input(b, ", "hccc_output(b, ")
     with pytest.raises(UserError, match=r"E438.*both_2\.cu"):
-        validate_directory(place, BOTH)
+        validate_present(wrong, BOTH)
 
 
 @pytest.mark.slow

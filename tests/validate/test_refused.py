@@ -19,6 +19,7 @@ from hccc.validate.validated import Validated
 from tests.emit import plans
 from tests.validate.conftest import CPU, CUDA, HIP, TRANSPORTS, edited, emitted
 
+pytestmark = pytest.mark.usefixtures("any_words")
 DIRECT, STAGED = TRANSPORTS[:2]
 RING = plans.compiled(plans.ring_allreduce(8, channels=2))
 QUEUES = plans.compiled(plans.ring_allreduce(4), transport=STAGED)

@@ -9,14 +9,18 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from hccc.base.diagnostics import Note, UserError, fail
+from hccc.base.limits import COMPILE_BYTES, COMPILE_S
 
 COMPILERS = ("g++", "clang++", "c++")
 ERROR_LINES = 12
-TIMEOUT_S = 600
+TIMEOUT_S = COMPILE_S
+# The words of the command are arguments of the shell, which does not look into them.
+_LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 
 
 def find_compiler() -> str:
@@ -61,10 +65,16 @@ def compiler_words() -> list[str]:
     return [compiler, compiler_version(compiler), processor(compiler)]
 
 
-def run_compiler(source: Path, command: list[str]) -> None:
-    """Runs one compile. Raises UserError E414."""
+def limited(command: Sequence[str], memory: int = COMPILE_BYTES) -> list[str]:
+    """Returns the command that runs `command` with at most `memory` bytes of address space, in each
+    of its processes. Where the system has no such limit, there is none."""
+    return ["/bin/sh", "-c", _LIMITED, str(memory >> 10), *command]
+
+
+def run_compiler(source: Path, command: Sequence[str]) -> None:
+    """Runs one compile, within limits of time and memory (`base/limits`). Raises UserError E414."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(limited(command), capture_output=True, text=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _failure_of(source, str(error)) from error
     if done.returncode:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hccc.base.diagnostics import fail
+from hccc.base.files.plain import read_plain
 
 HEAD = 1 << 16  # bytes that tell the language; comments may come first
 
@@ -33,6 +34,22 @@ def read_text(path: Path, limit: int | Callable[[str], int]) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
+    return _text_of(path, data, limit)
+
+
+def read_text_in(directory: Path, name: str, limit: int) -> str:
+    """Reads the text of a regular file of a directory that somebody else has made, as `read_text`.
+
+    Raises:
+        UserError: E401 it is no regular file, as a link is none, or cannot be read; E402, E404.
+    """
+    data = read_plain(directory, name, limit + 1)
+    if data is None:
+        raise fail("E401", f"cannot read {str(directory / name)!r}: it is no regular file")
+    return _text_of(directory / name, data, limit)
+
+
+def _text_of(path: Path, data: bytes, limit: int) -> str:
     if len(data) > limit:
         raise fail("E404", f"{path} is larger than {limit >> 20} MiB")
     try:

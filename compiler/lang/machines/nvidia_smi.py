@@ -39,7 +39,7 @@ def machine(source: Source, device: Hardware | None, network: Hardware | None) -
     """
     names, rows, cpus = _table(source)
     gpus = [i for i, name in enumerate(names) if re.fullmatch(r"GPU\d+", name)]
-    links, far = _entries(source, names, rows, cpus)
+    links, far = _entries(source, names, rows, cpus, set(gpus))
     pairs = {(gpus.index(u), gpus.index(v)): n for (u, v), n in links.items()}
     read = [counted(len(gpus), "GPU")]
     assumed: list[str] = []
@@ -99,18 +99,22 @@ def _entries(
     names: Sequence[str],
     rows: Sequence[Sequence[str]],
     cpus: Sequence[Sequence[str]],
+    gpus: set[int],
 ) -> tuple[dict[tuple[int, int], int], list[list[int]]]:
-    """Returns NVLinks by pair of devices, and all distances; behind NVLinks, those of the CPUs."""
+    """Returns NVLinks by pair of GPUs, and all distances of devices; behind NVLinks, those of the
+    CPUs."""
     links: dict[tuple[int, int], int] = {}
     far = []
     for u, row in enumerate(rows):
         apart = [FAR["NODE"] if cpus[u] == other else FAR["SYS"] for other in cpus]
         far.append([FAR.get(word, apart[v]) for v, word in enumerate(row)])
         for v, word in enumerate(row):
+            where = f"{source.name}: {names[u]} to {names[v]}"
             if (found := NVLINKS.fullmatch(word)) and int(found[1]):
+                if u == v or not {u, v} <= gpus:
+                    raise fail("E541", f"{where}: {word}, but NVLinks join two GPUs", help=HELP)
                 links[u, v] = int(found[1])
             elif word not in FAR and not found:
-                where = f"{source.name}: {names[u]} to {names[v]}"
                 raise fail("E541", f"{where}: {word[:40]!r} is neither NVLinks nor a distance")
     return links, far
 

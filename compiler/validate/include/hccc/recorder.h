@@ -3,6 +3,7 @@
 // A text is compiled for the host against the headers of this folder, whose functions record their
 // arguments. The records lie in a file that compiler/validate/recording.py makes and maps:
 // hccc_shared, then the rows of every table. It is all that the process can write to.
+// HCCC_RUN_BYTES and the other limits are those of compiler/base/limits.py.
 #pragma once
 
 #include <fcntl.h>
@@ -90,7 +91,7 @@ static void hccc_confine(int argc, char** argv, char**) {
   hccc_limit(RLIMIT_CPU, static_cast<unsigned long long>(hccc_record->seconds));
   hccc_limit(RLIMIT_FSIZE, 0);
   hccc_limit(RLIMIT_NOFILE, 0);
-  hccc_limit(RLIMIT_DATA, 1 << 28);
+  hccc_limit(RLIMIT_DATA, HCCC_RUN_BYTES);
 #ifdef __linux__
   hccc_record->sandboxed = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
                            !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);

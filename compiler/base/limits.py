@@ -1,0 +1,19 @@
+"""limits: the most that a directory of kernels from somebody else can cost.
+
+Such a directory is read, never executed: what is compiled and run is what hccc itself emits from
+the plan in it. A plan can still be large, and its text slow to compile.
+"""
+
+from __future__ import annotations
+
+PLAN_BYTES = 1 << 28  # 1,024 ranks and 2 million transfers need a third of it
+DIRECTORY_ENTRIES = (
+    4096  # looked at in one folder, of which there are two; hccc writes some hundred
+)
+# A file is read up to one byte more than hccc would write there.
+
+COMPILE_S = 600  # of one compiler
+COMPILE_BYTES = 8 << 30  # of its address space
+COMPILERS = 3  # at a time, one for each target
+RUN_S = 20  # of a text that is validated, and what its primitives take
+RUN_BYTES = 1 << 28  # of its data; it can start no process and open no file
