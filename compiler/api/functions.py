@@ -114,8 +114,9 @@ def check(
 ) -> Compiled:
     """Proves an algorithm right, and returns the proofs with its plans.
 
-    Of a directory of kernels the files are compared with what its plan emits, too (`sources`), and
-    its texts are run on the host and compared with what the plan says (`validated`).
+    Of a directory of kernels the files are compared with what its plan emits, too (`sources`).
+    What the plan emits is run on the host and compared with what the plan says (`validated`);
+    nothing of the directory is compiled.
     Takes what `compile` takes, a Plan, and what was compiled, whose plan is proved again.
 
     Raises:

@@ -20,8 +20,8 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
 
     Proved are the collective's result, that nothing deadlocks, and that nothing races, for
     every message size, in place and out of place. Of a directory it is the plan that is proved,
-    and its sources must be what that plan emits; their kernels are also run on the host, and all
-    that they do is held against the plan.
+    and its files must be what that plan emits, and no others; nothing of it is compiled. The
+    kernels that the plan emits are run on the host, and all they do is held against the plan.
     """
     how = command_options(options)
     with progress():

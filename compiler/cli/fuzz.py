@@ -1,4 +1,5 @@
-"""`hccc fuzz`: runs the laws of `hccc.testing.fuzz` and tells what came of it."""
+"""`hccc fuzz`: runs the laws of `hccc.testing.fuzz` and `directories`, and tells what came of
+it."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")
 @click.option("--time", "seconds", type=Duration(), help="How long: 30s, 10m, 1h.")
 @click.option("--kernels/--no-kernels", default=True, help="Also build and run CPU kernels.")
+@click.option("--directories", is_flag=True, help="Change directories of kernels instead.")
 @json_option
 def fuzz(
     algorithm: Path | None,
@@ -40,17 +42,19 @@ def fuzz(
     seed: int,
     seconds: float | None,
     kernels: bool,
+    directories: bool,
     as_json: bool,
 ) -> None:
     """Attack hccc with random programs, or ALGO with random mutations, options and runs.
 
     What it finds is shrunk and printed as a program, with the command that replays it; the exit
-    code is then 1.
+    code is then 1. With --directories the directory of kernels of ALGO, or of a small program, is
+    changed in ways in which somebody could have code of theirs run: none is.
     """
 
     budget = examples if examples or seconds else 1000
     wanted = FuzzOptions(algorithm, collective, budget, seed, seconds, kernels)
-    found = run(wanted, as_json)
+    found = (run_directories if directories else run)(wanted, as_json)
     click.get_current_context().exit(1 if found else 0)
 
 
@@ -90,12 +94,45 @@ def run(wanted: FuzzOptions, as_json: bool) -> bool:
     return tally.finding is not None
 
 
+def run_directories(wanted: FuzzOptions, as_json: bool) -> bool:
+    """Attacks directories of kernels; returns whether a law was broken."""
+    from hccc.testing.directories import attack_directories
+
+    if wanted.collectives:
+        raise fail("E415", "--directories: give ALGO, and no --collective")
+    with progress("Fuzzing"):
+        tally = attack_directories(
+            _program(wanted.algorithm) if wanted.algorithm else None,
+            examples=wanted.examples,
+            seconds=wanted.seconds,
+            seed=wanted.seed,
+            on_example=lambda tally: tell(f"Fuzzing: {tally.examples:,} directories"),
+        )
+    subject = f" {wanted.algorithm}" if wanted.algorithm else ""
+    command = f"hccc fuzz{subject} --directories --seed {tally.seed} --examples 1"
+    if as_json:
+        outcomes = [
+            {"change": one.change, "check": one.check, "run": one.run, "directories": n}
+            for one, n in sorted(tally.outcomes.items(), key=str)
+        ]
+        finding = {"reason": tally.finding, "replay": command} if tally.finding else None
+        found = {"directories": tally.examples, "outcomes": outcomes, "finding": finding}
+        report.as_json(found | {"seed": wanted.seed})
+    elif tally.finding:
+        print(f"# after {tally.examples:,} directories: {tally.finding}")
+        print(f"# replay: {command}")
+    else:
+        print(f"nothing found: {tally.examples:,} directories, seed {wanted.seed}")
+        print(f"  {'change':<12} {'directories':>12} {'check accepts':>14} {'run accepts':>12}")
+        for change, (n, checked, run) in tally.by_change().items():
+            print(f"  {change:<12} {n:12,} {checked:14,} {run:12,}")
+    return bool(tally.finding)
+
+
 def _subject(wanted: FuzzOptions) -> Program | OpType | None:
     if wanted.algorithm and wanted.collectives:
         raise fail("E415", "either ALGO or --collective, not both")
     from hccc.ir.collective import OpType
-    from hccc.lang.transfer import load as transfer
-    from hccc.testing.fuzz import LARGEST
 
     if wanted.collectives:
         if len(wanted.collectives) > 1:
@@ -104,9 +141,16 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
         return next(op for op in OpType if op.value.lower() == name)
     if wanted.algorithm is None:
         return None
-    program = transfer.load(wanted.algorithm)
+    return _program(wanted.algorithm)
+
+
+def _program(path: Path) -> Program:
+    from hccc.lang.transfer import load as transfer
+    from hccc.testing.fuzz import LARGEST
+
+    program = transfer.load(path)
     if len(program) > LARGEST:
-        message = f"{wanted.algorithm} has {len(program):,} transfers, more than {LARGEST:,}"
+        message = f"{path} has {len(program):,} transfers, more than {LARGEST:,}"
         help = "make nRanks smaller: most mistakes show with a few ranks"
         raise fail("E415", message, help=help)
     return program

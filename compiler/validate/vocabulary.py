@@ -21,7 +21,8 @@ _TOKEN = re.compile(r'"[^"]*"|[A-Za-z_]\w*|\d\w*|\S', re.ASCII)
 _STRING = re.compile(r'"[\w.+!-]*"', re.ASCII)
 _NUMBER = re.compile(r"\d+(LL)?|0x[0-9a-f]{16}ULL", re.ASCII)
 _PUNCTUATION = frozenset("(){}[]<>,;=+-*/%?:|&!.")
-# Two ends of a line's continuation, other spellings of `#` and of brackets, half a comment.
+_CONTINUED = re.compile(r"\\|\?\?")
+# Trigraphs, other spellings of `#` and of brackets, half a comment.
 _ODD = re.compile(r"\?\?|%:|<:|:>|<%|%>|/\*|\*/")
 _CAST = re.compile(r"static_cast<(int|long long)>")
 _SHOWN = 60  # characters of a line in an error
@@ -184,7 +185,7 @@ def _wrong(known: _Vocabulary, text: str, lines: Sequence[str]) -> Iterator[int]
     """Yields the indices of lines that hccc does not write."""
     yield from (k for k, line in enumerate(lines) if not line.isprintable())
     for found in _COMMENT.finditer(text):
-        if not found[1] and "\\" in found[0]:  # the next line would be part of it
+        if not found[1] and _CONTINUED.search(found[0]):  # the next line would be part of it
             yield text.count("\n", 0, found.start())
     plain = _COMMENT.sub(lambda m: m[1] or " " + "\n" * m[0].count("\n"), text).split("\n")
     seen: set[str] = set()

@@ -301,6 +301,15 @@ def test_nvidia_smi_pairs(read: Read) -> None:
     assert "GPUs are A6000" in made.text and t.networks[0].name == "InfiniBand"
 
 
+@pytest.mark.parametrize("rows", [("NV12 PXB", "NV12 SYS"), ("NV12 NV4", "PXB SYS")])
+def test_nvidia_smi_with_nvlink_to_a_nic(read: Read, rows: tuple[str, str]) -> None:
+    """Either end may say so; the error names both."""
+    gpu0, nic = rows
+    with pytest.raises(UserError, match=r"GPU0 to NIC0: NV4|NIC0 to GPU0: NV12") as error:
+        read(table(f"GPU0 X {gpu0} 0-31 0", "GPU1 NV12 X SYS 0-31 0", f"NIC0 {nic} X"))
+    assert error.value.problem.code == "E541"
+
+
 @pytest.mark.parametrize(
     ("gpus", "links", "device", "kind"),
     [
