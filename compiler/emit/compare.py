@@ -42,8 +42,8 @@ class Sources:
 
 
 def compare(place: Path, catalogue: Catalogue) -> tuple[Sources, dict[str, str]]:
-    """Compares everything but `plan.json` itself with what `catalogue` emits; also returns those
-    files, by name, as they were emitted.
+    """Compares all files but `plan.json` with those that `catalogue` emits, which are returned too,
+    by name.
 
     Kernels of a target that the header does not declare (left from an earlier compilation) are
     compared as well.
@@ -65,8 +65,8 @@ def compare(place: Path, catalogue: Catalogue) -> tuple[Sources, dict[str, str]]
 
 
 def compare_kernels(place: Path, catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
-    """Compares the kernels of `targets`, and the headers they include, with what `catalogue`
-    emits; returns all files of a directory for these targets alone, as they were emitted.
+    """Compares the kernels of `targets`, and the headers they include, with those that `catalogue`
+    emits; returns all files of a directory for these targets alone, as emitted.
 
     Of a library of several plans the C header and the dispatchers are compared, too. What a build
     left in `build/` may be there.
@@ -159,7 +159,7 @@ def _refuse_others(
 
 
 def _entries(place: Path) -> Iterator[tuple[str, str]]:
-    """Yields what is in the directory, and in its folder of headers: the name, and what it is."""
+    """Yields name and kind of each entry of the directory, and of its folder of headers."""
     for name, kind in entries_in(place, "", DIRECTORY_ENTRIES):
         if (name, kind) != (directory.HEADERS, "folder"):
             yield name, kind

@@ -62,7 +62,7 @@ __attribute__((constructor)) static void canary() { fclose(fopen("CANARY", "w"))
 
 @pytest.fixture
 def place(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of kernels, and a cache of its own."""
+    """Writes a directory of kernels, and sets a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert hccc(RING, "-o", tmp_path / "k", "--tune", "off", "--target", "cpu")[0] == 0
     return tmp_path / "k"

@@ -15,7 +15,7 @@ from hccc.base.files.reading import read_text_in
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory with one of each kind; the path to it goes over a link."""
+    """Makes a directory with one of each kind; the path to it goes over a link."""
     real = tmp_path / "real"
     (real / "folder").mkdir(parents=True)
     (real / "file").write_text("text")
