@@ -163,8 +163,8 @@ def _remove_old(place: Path) -> None:
 
 
 def build_directory(directory: Path) -> Path:
-    """Returns the directory for libraries of `directory`: `build/` in it, or one in the user's
-    cache.
+    """Returns the directory for libraries of `directory`, which hccc itself has written: `build/`
+    in it, or one in the user's cache.
 
     Raises:
         UserError: E413 neither can be written.
