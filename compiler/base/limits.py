@@ -6,8 +6,8 @@ the plan in it. A plan can still be large, and its text slow to compile.
 
 from __future__ import annotations
 
-# Of plan.json; 1,024 ranks and 2 million transfers need a third of it. Its JSON may be nested as deep
-# as Python's reader goes. Other files are read up to one byte more than hccc would write there.
+# Of plan.json; 1,024 ranks and 2 million transfers need a third of it. Its JSON may be nested as
+# deep as Python's reader goes. Of others one byte more is read than hccc would write there.
 PLAN_BYTES = 1 << 28
 DIRECTORY_ENTRIES = 4096  # looked at in a folder, of which there are two: hccc writes some hundred
 
