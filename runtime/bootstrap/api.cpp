@@ -206,6 +206,33 @@ int hccc_bootstrap_next_message(hccc_bootstrap *b, int *rank, void *data, size_t
   return 1;
 }
 
+void hccc_bootstrap_set_state(hccc_bootstrap *b, unsigned long long state) {
+  guarded(nullptr, [&] {
+    usable(b).set_state(state);
+    return std::string();
+  });
+}
+
+int hccc_bootstrap_signs(hccc_bootstrap *b, double *silent_s, unsigned long long *states) {
+  std::vector<Sign> found;
+  guarded(nullptr, [&] {
+    found = usable(b).signs();
+    return std::string();
+  });
+  for (size_t r = 0; r < found.size(); ++r) {
+    silent_s[r] = found[r].silent_ms / 1e3;
+    states[r] = found[r].state;
+  }
+  return !found.empty();
+}
+
+void hccc_bootstrap_give_up(hccc_bootstrap *b, const char *why) {
+  guarded(nullptr, [&] {
+    usable(b).give_up(why);
+    return std::string();
+  });
+}
+
 void hccc_bootstrap_close(hccc_bootstrap *b) { delete b; }
 
 void hccc_bootstrap_hmac(const void *key, size_t key_bytes, const void *data, size_t data_bytes,

@@ -102,6 +102,11 @@ Client::Gathered Client::gather(CallKind kind, const void *own, size_t bytes,
 
 void Client::leave_because(const Failure &failure) { why_ = encode(failure); }
 
+void Client::give_up(const std::string &why) {
+  std::lock_guard<std::mutex> one(calling_);
+  if (why_.empty()) leave_because({kLost, rank, text("rank %d gave up: ", rank) + why});
+}
+
 void Client::fail_late(CallKind kind) const {
   if (!knows_missing_)
     fail(kTimedOut, 0, "rank 0 does not answer (%s)", name_of(kind));
@@ -135,6 +140,12 @@ void Client::take(Frame *frame) {
   } else if (frame->kind == kMessage && known && messages_.size() < kMostMessages &&
              frame->payload.size() <= HCCC_BOOTSTRAP_MAX_MESSAGE) {
     messages_.push_back({about, std::move(frame->payload)});
+  } else if (frame->kind == kPing) {
+    link_.send(encode(kPong, 0, state_));
+    link_.flush();
+  } else if (frame->kind == kSigns) {
+    signs_ = decode_signs(frame->payload);
+    asked_ = 0;
   }
 }
 
@@ -190,6 +201,23 @@ bool Client::next_message(Message *one) {
   messages_.pop_front();
   update_pending_event();
   return true;
+}
+
+std::vector<Sign> Client::signs() {
+  std::lock_guard<std::mutex> lock(lock_);
+  drain();
+  if (lost_) return {};
+  const int64_t now = now_ns();
+  std::vector<Sign> found = signs_;
+  found.resize(static_cast<size_t>(n_ranks));
+  const auto hub_ms = static_cast<uint32_t>(asked_ ? (now - asked_) / 1000000 : 0);
+  found[0].silent_ms = std::max(hub_ms, found[0].silent_ms);
+  if (!asked_) {
+    asked_ = now;
+    link_.send(encode(kProbe, 0, 0));
+    link_.flush();
+  }
+  return found;
 }
 
 void Client::notify(const void *data, size_t bytes) {

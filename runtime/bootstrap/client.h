@@ -1,6 +1,7 @@
 // client.h: a rank's connection to the others, behind hccc_bootstrap.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 
@@ -20,6 +21,7 @@ class Client {
   };
   Gathered gather(CallKind kind, const void *own, size_t bytes, const Deadline &deadline);
   void leave_because(const Failure &failure);  // sent to the others when this rank leaves
+  void give_up(const std::string &why);        // the same, unless a call has failed
 
   struct Departure {
     int rank;
@@ -32,6 +34,10 @@ class Client {
   bool next_departure(Departure *one);
   bool next_message(Message *one);
   void notify(const void *data, size_t bytes);
+  void set_state(uint64_t state) { state_ = state; }
+  // Asks the hub for signs of life, and returns those that it sent last; silent_ms of rank 0 is the
+  // hub's silence. Empty: nothing is known.
+  std::vector<Sign> signs();
   int watch() const { return watch_.get(); }
   bool in_child() const { return process_ != getpid(); }  // this process was forked since
   void close();
@@ -76,6 +82,9 @@ class Client {
   std::string why_;                    // the failure of the last call
   std::deque<Departure> departures_;
   std::deque<Message> messages_;
+  std::atomic<uint64_t> state_{0};
+  std::vector<Sign> signs_;
+  int64_t asked_ = 0;  // when the hub was asked for signs that it has not sent; 0: it was not
   bool has_hub_ = false;
   pthread_t hub_;
 };

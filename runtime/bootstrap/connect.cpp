@@ -31,16 +31,17 @@ void *run_hub(void *of) {
 }
 
 // Waits until the root reports that all ranks have met.
-Met await_met(Link *root, const std::string &where, int n_ranks, const Deadline &deadline) {
+Met await_met(Link *root, const std::string &where, int peer, int n_ranks,
+              const Deadline &deadline) {
   bool asked = false;
   Deadline until = deadline;
   for (;;) {
     Frame frame;
     try {
-      frame = await(root, until, -1, where.c_str());
+      frame = await(root, until, peer, where.c_str());
     } catch (const Failure &failure) {
       if (failure.code == kLost)
-        fail(kLost, -1, "%s went before all ranks had met", where.c_str());
+        fail(kLost, peer, "%s went before all ranks had met", where.c_str());
       if (failure.code != kTimedOut || asked) throw;
       asked = true;
       until = Deadline::in(1);
@@ -104,27 +105,36 @@ Client::Client(const hccc_unique_id &id, int n, int own, const Deadline &deadlin
   }
 }
 
-// Returns an attempt to connect to the root. A root that listened before the id was made refuses
-// nobody while it runs: where it does, it has ended.
+std::string name_of_root(const Identity &identity) {
+  return (identity.at_rank_0 ? "rank 0's root at " : "the root at ") + identity.address.str();
+}
+
+// Returns an attempt to connect to the root. A root that listened before the id was made, or once
+// was reached, refuses nobody while it runs: where it does, it has ended.
 std::function<Fd()> to_root(const Identity &identity, const Deadline &deadline) {
   int64_t since = 0;
-  return [&, since]() mutable {
+  bool was_there = identity.listening;
+  return [&, since, was_there]() mutable {
     Fd fd = connect_tcp(identity.address, deadline.or_in(10));
-    const bool refused = !fd && errno == ECONNREFUSED && identity.listening;
+    const int error = errno;
+    was_there = was_there || fd;
+    const bool refused = !fd && error == ECONNREFUSED && was_there;
     if (!refused) since = 0;
     else if (!since) since = now_ns();
     else if (now_ns() - since > kRefused_ns)
-      fail(kLost, -1, "the root at %s is not there: its process has ended, it gave up, or the "
-           "address means another host here",
-           identity.address.str().c_str());
+      fail(kLost, identity.at_rank_0 ? 0 : -1,
+           "%s is not there: its process has ended, it gave up, or the address means another host "
+           "here", name_of_root(identity).c_str());
+    errno = error;
     return fd;
   };
 }
 
 void Client::meet(const Identity &identity, const Deadline &deadline) {
   Claim claim = {kToRoot, rank, n_ranks, job};
-  const std::string at = "the root at " + identity.address.str();
-  Link root = join(to_root(identity, deadline), claim, secret, 1 << 20, deadline, -1, at);
+  const std::string at = name_of_root(identity);
+  const int peer = identity.at_rank_0 ? 0 : -1;
+  Link root = join(to_root(identity, deadline), claim, secret, 1 << 20, deadline, peer, at);
   std::string hub_at;
   Fd listener;
   if (rank == 0) {
@@ -140,10 +150,12 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
   root.flush();  // where it cannot be sent, the root has closed, maybe with a failure to read
   Met met;
   try {
-    met = await_met(&root, at, n_ranks, deadline);
+    met = await_met(&root, at, peer, n_ranks, deadline);
   } catch (const Failure &failure) {
     root.send(encode(kLeaving, 0, 0, encode(failure)));
     root.flush();
+    shutdown(root.fd(), SHUT_WR);
+    wait_for_report(identity);
     throw;
   }
   job = met.job;

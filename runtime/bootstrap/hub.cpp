@@ -26,6 +26,7 @@ Hub::Hub(Fd listener, const Secret &secret, const Job &job, int n_ranks, Fd own,
 
 void Hub::run() {
   stop_accepting_if_complete();
+  read_root();  // what arrived with its last report
   while (!members_[0].gone) step();
   if (root_) {  // some ranks are not connected yet
     const std::string &why = members_[0].why;
@@ -131,11 +132,33 @@ void Hub::take(int rank, const Frame &frame) {
         if (r != rank) send(r, message);
       return;
     }
+    case kProbe: return probe(rank);
+    case kPong:
+      members_[rank].pinged = 0;
+      members_[rank].state = frame.seq;
+      return;
     case kLeaving:
       members_[rank].leaving = true;
       members_[rank].why = frame.payload.substr(0, 512);
       return;
     default: return;
+  }
+}
+
+// Reports for how long each rank has not answered, and asks those again that have.
+void Hub::probe(int rank) {
+  const int64_t now = now_ns();
+  std::vector<Sign> signs;
+  for (Member &m : members_) {
+    const int64_t silent_ms = m.pinged ? (now - m.pinged) / 1000000 : 0;
+    signs.push_back({m.gone ? UINT32_MAX : static_cast<uint32_t>(silent_ms), m.state});
+  }
+  send(rank, encode(kSigns, 0, 0, encode(signs)));
+  for (int r = 0; r < static_cast<int>(members_.size()); ++r) {
+    Member &m = members_[r];
+    if (m.pinged || !m.joined || m.gone) continue;
+    m.pinged = now;
+    send(r, encode(kPing, 0, 0));
   }
 }
 

@@ -28,6 +28,8 @@ class Hub {
     bool joined = false, leaving = false, gone = false;
     std::string why;  // the failure because of which it left
     uint64_t calls = 0;
+    int64_t pinged = 0;  // when it was sent the ping that it has not answered; 0: none
+    uint64_t state = 0;  // of its last answer
   };
   struct Call {
     uint32_t kind;
@@ -45,6 +47,7 @@ class Hub {
   void read_from(int rank);
   void take(int rank, const Frame &frame);
   void contribute(int rank, const Frame &frame);
+  void probe(int rank);
   void complete(uint64_t seq, Call *call);
   void fail_call(uint64_t seq, Call *call, const Failure &failure);
   void remove(int rank);

@@ -1,5 +1,5 @@
-// id.cpp: a hccc_unique_id has magic, version, address, port, secret, checksum, and whether the
-// root listened before it was made.
+// id.cpp: a hccc_unique_id has magic, version, address, port, secret, checksum, whether the
+// root listened before it was made, and whether it is in rank 0's process.
 #include "id.h"
 
 #include <cstring>
@@ -20,7 +20,7 @@ void write_id(const Identity &identity, hccc_unique_id *id) {
   made.append(reinterpret_cast<const char *>(identity.secret.data()), identity.secret.size());
   const Digest sum = sha256(made.data(), made.size());
   made.append(reinterpret_cast<const char *>(sum.data()), kChecksum);
-  made.push_back(identity.listening ? 1 : 0);
+  made.push_back(static_cast<char>(identity.listening | identity.at_rank_0 << 1));
   made.resize(sizeof id->internal);
   std::memcpy(id->internal, made.data(), made.size());
   wipe(&made[0], made.size());
@@ -38,7 +38,8 @@ Identity read_id(const hccc_unique_id &id) {
   std::memcpy(made.address.ip, p + 12, 16);
   made.address.port = get<uint16_t>(p + 28);
   std::memcpy(made.secret.data(), p + 30, made.secret.size());
-  made.listening = p[kContent + kChecksum] == 1;
+  made.listening = p[kContent + kChecksum] & 1;
+  made.at_rank_0 = p[kContent + kChecksum] & 2;
   return made;
 }
 

@@ -9,6 +9,7 @@ struct Identity {
   Address address;
   Secret secret;
   bool listening = false;  // the root listened before the id was made
+  bool at_rank_0 = false;  // the root is in rank 0's process
 };
 
 void write_id(const Identity &identity, hccc_unique_id *id);

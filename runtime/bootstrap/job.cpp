@@ -25,6 +25,7 @@ int count_of(int rank) {
 Identity by_file(const std::string &key, int rank, const Deadline &deadline) {
   if (rank != 0) return read_id(read_job_file(key, deadline));
   Identity identity;
+  identity.listening = identity.at_rank_0 = true;
   random_bytes(identity.secret.data(), identity.secret.size());
   Fd listener = listen_tcp(loopback(), &identity.address);
   hccc_unique_id id;
@@ -53,6 +54,7 @@ Identity by_address(const Environment &e, const std::string &address, const Secr
                     int rank, const Deadline &deadline) {
   const Place place = parse_place(address);
   Identity identity = {resolve(place.host, place.port, deadline), secret};
+  identity.at_rank_0 = true;
   if (rank != 0) return identity;
   Address bind = choose_binding(identity.address).bind, bound;
   if (bind.is_loopback() && !on_one_host(e, address))

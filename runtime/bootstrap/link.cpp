@@ -59,6 +59,22 @@ std::vector<int> decode_ranks(const std::string &payload, int n_ranks) {
   return made;
 }
 
+std::string encode(const std::vector<Sign> &signs) {
+  std::string made;
+  for (const Sign &one : signs) {
+    put(&made, one.silent_ms);
+    put(&made, one.state);
+  }
+  return made;
+}
+
+std::vector<Sign> decode_signs(const std::string &payload) {
+  std::vector<Sign> made;
+  for (size_t at = 0; at + 12 <= payload.size(); at += 12)
+    made.push_back({get<uint32_t>(payload.data() + at), get<uint64_t>(payload.data() + at + 4)});
+  return made;
+}
+
 bool Link::read(size_t most) {
   if (!fd_ || broken_) return false;
   const size_t part = 1 << 16;

@@ -22,6 +22,10 @@ enum Kind : uint32_t {
   kMessage,      // hub → rank: a message of rank aux
   kLeaving,      // rank → hub or root: it leaves; payload: its failure, if any
   kDeparted,     // hub → rank: rank aux has gone; seq: whether it sent kLeaving; payload: as there
+  kProbe,        // rank → hub: which ranks answer?
+  kPing,         // hub → rank: does it answer?
+  kPong,         // rank → hub: it does; seq: its state
+  kSigns,        // hub → rank: the answer to kProbe; payload: encode(signs of all ranks)
 };
 
 struct Frame {
@@ -37,6 +41,14 @@ std::string encode(const Failure &failure);
 Failure decode_failure(const std::string &payload);  // of any bytes
 std::string encode(const std::vector<int> &ranks);
 std::vector<int> decode_ranks(const std::string &payload, int n_ranks);
+
+// A rank's sign of life, as the hub has it.
+struct Sign {
+  uint32_t silent_ms = 0;  // for how long it has left a ping unanswered
+  uint64_t state = 0;      // of its last answer
+};
+std::string encode(const std::vector<Sign> &signs);
+std::vector<Sign> decode_signs(const std::string &payload);
 
 // One end of a non-blocking connection. Not for several threads at once.
 class Link {

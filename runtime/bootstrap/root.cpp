@@ -265,10 +265,11 @@ void *run_root(void *of) {
   return nullptr;
 }
 
-// Waits for the end of the root at an address; under the lock.
-void wait_for_end(std::unique_lock<std::mutex> *lock, const Address &address, bool stop) {
+// Waits for the end of the root at an address, for so many seconds at most; under the lock.
+void wait_for_end(std::unique_lock<std::mutex> *lock, const Address &address, bool stop,
+                  int seconds) {
   Roots &r = roots();
-  r.ended.wait_for(*lock, std::chrono::seconds(2), [&] {
+  r.ended.wait_for(*lock, std::chrono::seconds(seconds), [&] {
     bool none = true;
     for (Root *root : r.running) {
       if (!(root->address == address)) continue;
@@ -302,12 +303,17 @@ void start_root(Fd listener, const Identity &identity, double timeout_s,
 
 void wait_for_root(const Identity &identity) {
   std::unique_lock<std::mutex> lock(roots().mutex);
-  wait_for_end(&lock, identity.address, false);
+  wait_for_end(&lock, identity.address, false, 2);
+}
+
+void wait_for_report(const Identity &identity) {
+  std::unique_lock<std::mutex> lock(roots().mutex);
+  wait_for_end(&lock, identity.address, false, 1);
 }
 
 void stop_root(const Identity &identity) {
   std::unique_lock<std::mutex> lock(roots().mutex);
-  wait_for_end(&lock, identity.address, true);
+  wait_for_end(&lock, identity.address, true, 2);
 }
 
 std::string encode(const Met &met) {

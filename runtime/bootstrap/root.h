@@ -20,6 +20,10 @@ double root_timeout();
 // Waits a moment for the end of a root that this process may have started; its ranks have met.
 void wait_for_root(const Identity &identity);
 
+// Waits a moment until a root that this process may have started has told all ranks what failed: its
+// process may end next.
+void wait_for_report(const Identity &identity);
+
 // Ends a root that an earlier job with the same address left in this process.
 void stop_root(const Identity &identity);
 

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -240,7 +241,7 @@ def test_ranks_with_different_secrets(runtime: Path) -> None:
     ) as job:
         assert job.ranks[1].result() == (
             Reason.REFUSED,
-            f"error[E480]: the hccc at the root at {said['HCCC_ROOT']} has another secret",
+            f"error[E480]: the hccc at rank 0's root at {said['HCCC_ROOT']} has another secret",
         )
 
 
@@ -342,6 +343,66 @@ def test_a_file_that_a_dead_process_left(runtime: Path) -> None:
         assert run(_finds, 2, of_rank=of_rank, id=b"", ranks=range(1)) == [[[b"\0", b"\1"]]]
         assert late.results() == [[[b"\0", b"\1"]]]
     assert not left.exists()
+
+
+def _comes_late(me: RankContext) -> tuple[Reason, int | None, str, float]:
+    me.wait()
+    began = time.monotonic()
+    with pytest.raises(RendezvousError) as error:
+        _finds(me)
+    seconds = time.monotonic() - began
+    return error.value.reason, error.value.rank, str(error.value), seconds
+
+
+def test_a_rank_that_comes_after_rank_0_was_killed(runtime: Path) -> None:
+    """It was started before that, so that no other rank 0 is to come."""
+    said = {"HCCC_NRANKS": "3", "HCCC_JOB": "the same", "HCCC_TIMEOUT": "10"}
+
+    def of_rank(rank: int) -> dict[str, str]:
+        return said | {"HCCC_RANK": str(rank)}
+
+    with Job(_comes_late, 3, of_rank=of_rank, id=b"", ranks=range(2, 3)) as late:
+        time.sleep(0.1)
+        with Job(_finds, 3, of_rank=of_rank, id=b"", ranks=range(1)) as job:
+            while not list((runtime / "hccc").glob("*.id")):
+                pass
+            job.ranks[0].kill()
+        late.ranks[2].go()
+        reason, rank, message, seconds = late.ranks[2].result()
+    assert (reason, rank) == (Reason.LOST, 0) and seconds < 3
+    assert "rank 0 is gone: process" in message and "has ended" in message
+
+
+def test_files_of_killed_roots_do_not_stay(runtime: Path) -> None:
+    """Rank 0 of a later job removes them; not those of a moment ago, which ranks may look for."""
+    said = {"HCCC_NRANKS": "2", "HCCC_RANK": "0"}
+    left = []
+    for name in ("one", "other"):
+        with Job(_finds, 2, environment=said | {"HCCC_JOB": name}, id=b"", ranks=range(1)) as job:
+            while not (found := set((runtime / "hccc").glob("*.id")) - set(left)):
+                pass
+            job.ranks[0].kill()
+        left += found
+    long_ago = time.time() - 100
+    os.utime(left[0], (long_ago, long_ago))
+    run(_finds, 1, environment=said | {"HCCC_NRANKS": "1"}, id=b"")
+    assert not left[0].exists() and left[1].exists()
+
+
+def test_what_failed_is_told_although_rank_0_ends(runtime: Path) -> None:
+    """The root is a thread of rank 0's process, which ends as soon as it knows."""
+    said = {"HCCC_NRANKS": "4", "HCCC_JOB": "x"}
+    with Job(
+        _comes_late, 4, of_rank=lambda r: said | {"HCCC_RANK": str(r)}, id=b"", ranks=range(3)
+    ) as job:
+        for rank in job.ranks.values():
+            rank.go()
+        time.sleep(0.5)
+        job.ranks[2].kill()
+        for r in (0, 1):
+            reason, rank, message, seconds = job.ranks[r].result()
+            assert (reason, rank) == (Reason.LOST, 2), message
+            assert "rank 2 went before all ranks had met" in message and seconds < 3
 
 
 def test_another_job_of_the_same_name(runtime: Path) -> None:

@@ -123,6 +123,20 @@ HCCC_BOOTSTRAP_API void hccc_bootstrap_notify(hccc_bootstrap *b, const void *dat
 HCCC_BOOTSTRAP_API int hccc_bootstrap_next_message(
     hccc_bootstrap *b, int *rank, void *data, size_t *bytes);
 
+/* Sets this rank's state, a number that others get with its signs of life. */
+HCCC_BOOTSTRAP_API void hccc_bootstrap_set_state(hccc_bootstrap *b, unsigned long long state);
+
+/* Asks rank 0 which ranks answer, and returns at once what it said last: for each rank (n_ranks of
+ * both) its state, and the seconds for which it has left a question unanswered; of rank 0 those
+ * for which it has said nothing itself. A rank answers by the thread that polls
+ * hccc_bootstrap_poll_fd: a process that is stopped does not. 0: nothing is known, as rank 0 has
+ * gone. */
+HCCC_BOOTSTRAP_API int hccc_bootstrap_signs(
+    hccc_bootstrap *b, double *silent_s, unsigned long long *states);
+
+/* States why this rank will leave, in words for the others' errors. */
+HCCC_BOOTSTRAP_API void hccc_bootstrap_give_up(hccc_bootstrap *b, const char *why);
+
 /* Leaves the job and frees everything; never fails, takes 2 s at most. null is allowed. */
 HCCC_BOOTSTRAP_API void hccc_bootstrap_close(hccc_bootstrap *b);
 
