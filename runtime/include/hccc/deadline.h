@@ -3,7 +3,8 @@
 // A rank may start later than others; waits for it, and for ranks that wait for it, must not expire
 // meanwhile. A rank that waits for another to start sends its neighbours, once a period, a number
 // that grows: an extension. A wait that finds a new one restarts its deadline and forwards it, so
-// extensions follow the waits. They end when all ranks have started, and deadlines then run.
+// extensions follow the waits. They end when all ranks have started, and deadlines then run. Where
+// ranks may not start later than a wait may last, there are no extensions: every wait ends in time.
 #pragma once
 
 #include "proxy_ring.h"
@@ -16,15 +17,12 @@ HCCC_FN bool hccc_waits_for_start(int kind) {
   return kind == HCCC_WAIT_READY || kind == HCCC_WAIT_GO;
 }
 
-// Returns the limit of a wait, in ticks. Waits for whole blocks last longer than those for data, so
-// that the wait that others depend on is the one reported.
+// Returns the limit of a wait, in ticks. Waits for whole blocks last a little longer than those for
+// data, so that the wait that others depend on is the one reported.
 HCCC_FN unsigned long long hccc_limit(const hccc_block& b, int kind) {
-  if (hccc_waits_for_start(kind)) {
-    const unsigned long long limit = b.p->join_timeout;
-    return kind == HCCC_WAIT_GO && limit < HCCC_FOR_EVER ? 2 * limit : limit;
-  }
-  const bool data = kind <= HCCC_WAIT_CREDIT || kind == HCCC_WAIT_PROXY;
-  return data || b.p->timeout == HCCC_FOR_EVER ? b.p->timeout : 2 * b.p->timeout;
+  const unsigned long long limit = hccc_waits_for_start(kind) ? b.p->join_timeout : b.p->timeout;
+  const bool data = kind <= HCCC_WAIT_READY || kind == HCCC_WAIT_PROXY;
+  return data || limit == HCCC_FOR_EVER ? limit : limit + limit / 32;
 }
 
 // Returns the ticks between polls for extensions: they cross all ranks in a quarter of a deadline.
@@ -56,9 +54,11 @@ HCCC_FN void hccc_send_extension(const hccc_block& b, unsigned number) {
     hccc_raise(b, hccc_neighbour(b.rank, i), hccc_extension_at(hccc_this_shape) + b.rank, number);
 }
 
-// Returns the newest extension after forwarding it; a wait for a rank to start sends a newer one.
-// Rare, so out of line, and with a copy of the block, which keeps the caller's in registers.
+// Returns the newest extension after forwarding it; a wait for a rank to start sends a newer one. 0:
+// there are none. Rare, so out of line, and with a copy of the block, which keeps the caller's in
+// registers.
 HCCC_NOINLINE unsigned hccc_poll_extensions(hccc_block b, int kind) {
+  if (b.p->join_timeout <= b.p->timeout) return 0;
   const unsigned newest = hccc_newest_extension(b);
   const unsigned number = kind == HCCC_WAIT_READY ? newest + 1 : newest;
   if (number != hccc_ld_relaxed(hccc_extension_line(b, b.rank))) hccc_send_extension(b, number);

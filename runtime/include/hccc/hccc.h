@@ -162,9 +162,9 @@ typedef struct hccc_call {
   unsigned local_size;         /* sizeof(hccc_local) */
   long long count;             /* elements in a block, as in NCCL */
   long long micro_batch_bytes; /* 0: hccc_default_micro_batch */
-  double timeout_s;            /* how long one wait may last; 0 or infinite: for ever. Time in which
-                                * the awaited rank itself waits for another rank to start does not
-                                * count */
+  double timeout_s;            /* how long one wait may last; 0 or infinite: for ever. Where
+                                * join_timeout_s is longer, time in which the awaited rank itself
+                                * waits for another rank to start does not count */
   double join_timeout_s;       /* how long other ranks may take to start; 0: for ever */
   int in_place;                /* input and output lie as "In place" above says */
   int window;                  /* micro-batches per window; 0: all of them */
