@@ -12,12 +12,13 @@ namespace {
 constexpr int THREADS_DEVICE = -1;
 
 // Makes a communicator now, or with the open group. device: of the memory, where it is a device's.
-void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, int device = THREADS_DEVICE) {
+void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, const TimeLeft &left,
+          int device = THREADS_DEVICE) {
   check(comm, "comm");
   *comm = nullptr;
   Device on = heap_is_of_device() ? Device::current() : Device();
   if (device != THREADS_DEVICE) on.number = device;
-  const auto make = [=] { *comm = hcccComm::on(on, id, n_ranks, rank); };
+  const auto make = [=] { *comm = hcccComm::on(on, id, n_ranks, rank, left); };
   if (!group::open()) return make();
   group::add({comm, nullptr, {}, make});
 }
@@ -93,13 +94,16 @@ HCCC_API hcccResult_t hcccGetUniqueId(hcccUniqueId *id) {
 }
 
 HCCC_API hcccResult_t hcccCommInitRank(hcccComm_t *comm, int n_ranks, hcccUniqueId id, int rank) {
-  return caught(nullptr, [&] { hccc::join(comm, hccc::from(id), n_ranks, rank); });
+  return caught(nullptr, [&] {
+    hccc::join(comm, hccc::from(id), n_ranks, rank, hccc::TimeLeft(hccc::timeout_of_environment()));
+  });
 }
 
 HCCC_API hcccResult_t hcccCommInitEnvironment(hcccComm_t *comm) {
   return caught(nullptr, [&] {
     check(comm, "comm");
     *comm = nullptr;
+    const hccc::TimeLeft left(hccc::timeout_of_environment());
     int rank = -1, n_ranks = 0, local = -1;
     char address[256];
     hccc_unique_id id;
@@ -107,7 +111,7 @@ HCCC_API hcccResult_t hcccCommInitEnvironment(hcccComm_t *comm) {
     if (hccc_bootstrap_environment(&rank, &n_ranks, &local, address, sizeof address, &error))
       hccc::fail_as(error);
     if (hccc_bootstrap_id_from_environment(&id, rank, &error)) hccc::fail_as(error);
-    hccc::join(comm, id, n_ranks, rank);
+    hccc::join(comm, id, n_ranks, rank, left);
   });
 }
 
@@ -118,8 +122,9 @@ HCCC_API hcccResult_t hcccCommInitAll(hcccComm_t *comms, int n_ranks, const int 
     for (int r = 0; devices && r < n_ranks; ++r)
       if (devices[r] < 0) throw Error(hcccInvalidArgument, hccc::text_of("%d is no device", devices[r]));
     const hccc_unique_id id = hccc::new_id();
+    const hccc::TimeLeft left(hccc::timeout_of_environment());
     hcccGroupStart();
-    for (int r = 0; r < n_ranks; ++r) hccc::join(&comms[r], id, n_ranks, r, devices ? devices[r] : 0);
+    for (int r = 0; r < n_ranks; ++r) hccc::join(&comms[r], id, n_ranks, r, left, devices ? devices[r] : 0);
   });
   if (asked != hcccSuccess) return asked;
   const hcccResult_t result = hcccGroupEnd();

@@ -51,9 +51,20 @@ uint64_t signature_of(const Called &called, uint64_t digest, long long micro_bat
   uint64_t hash = mixed(static_cast<uint64_t>(micro_batch), static_cast<uint64_t>(window));
   for (const int64_t word :
        {static_cast<int64_t>(called.number), static_cast<int64_t>(digest), called.count,
-        int64_t{called.type}, int64_t{called.op}, int64_t{called.root}, int64_t{called.in_place}})
+        int64_t{called.type}, int64_t{called.op}, int64_t{called.root}})
     hash = mixed(hash, static_cast<uint64_t>(word));
   return hash ? hash : 1;
+}
+
+// Returns whether some ranks may make a launch in place and others out of place: one plan then serves
+// both in the same way, and stages nothing. Primitives of such a plan that depend on the place copy
+// within one rank, and only that rank's memory lies in another way, so each rank's is proved.
+bool serves_both(const hccc_catalogue &c, hccc_call call, int size) {
+  const hccc_range *one = hccc_range_of(&c, &call, size);
+  call.in_place = !call.in_place;
+  const hccc_range *other = hccc_range_of(&c, &call, size);
+  return one && other && one->plan == other->plan && one->window == other->window && one->grain == other->grain &&
+         !c.shapes[one->plan]->stage;
 }
 
 // Returns the blocks of the largest buffer of any rank.
@@ -76,6 +87,22 @@ bool serves(const hccc_library &library, bool in_place) {
                      [&](const hccc_range &range) { return (range.in_place != 0) == in_place; });
 }
 
+// Marks a call as running until it ends, or, on a GPU, is launched.
+struct Running {
+  Running(Monitor &monitor, uint64_t number, double limit_s) : monitor(monitor) {
+    monitor.limit_s.store(limit_s, std::memory_order_relaxed);
+    monitor.running.store(number, std::memory_order_release);
+  }
+  Running(const Running &) = delete;
+  Running &operator=(const Running &) = delete;
+  ~Running() {
+    if (!launched) monitor.running.store(0, std::memory_order_release);
+  }
+
+  Monitor &monitor;
+  bool launched = false;
+};
+
 }  // namespace
 
 double timeout_of_environment() {
@@ -88,19 +115,20 @@ double timeout_of_environment() {
   return seconds;
 }
 
-Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank)
+Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank, const TimeLeft &left)
     : rank_(rank), n_ranks_(n_ranks), timeout_(timeout_of_environment()),
-      bootstrap_(open_bootstrap(id, n_ranks, rank, timeout_)) {
-  host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, timeout_);
+      bootstrap_(open_bootstrap(id, n_ranks, rank, left.seconds())) {
   try {
-    set_up();
-  } catch (...) {  // ranks that have met may be in a call by now
-    leave();
+    host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, left);
+    set_up(left);
+  } catch (const std::exception &error) {  // ranks that have met may be in a call by now
+    hccc_bootstrap_give_up(bootstrap_.get(), error.what());
+    if (host_) leave();
     throw;
   }
 }
 
-void Communicator::set_up() {
+void Communicator::set_up(const TimeLeft &left) {
   registrations_ = std::make_unique<Registrations>(*host_, rank_);
   const int machine = cores();
   workers_ = workers_of_environment();
@@ -108,7 +136,7 @@ void Communicator::set_up() {
   if (!workers_) workers_ = std::max(1, machine / near);
   oversubscribed_ = workers_ * near > machine;
   if (near < n_ranks_)
-    network_ = std::make_unique<Network>(bootstrap_.get(), *host_, failure_, rank_, timeout_);
+    network_ = std::make_unique<Network>(bootstrap_.get(), *host_, failure_, rank_, timeout_, left);
   if (host_->on_gpu()) {
     gpu_ = std::make_unique<GpuCalls>(host_->device_memory()->device(), host_->held());
     failure_.use(gpu_->fault());
@@ -136,6 +164,7 @@ Communicator::~Communicator() {
 }
 
 void Communicator::leave() {
+  if (monitor_) return monitor_->leave();
   host_->control(rank_).standing.store(Standing::LEFT, std::memory_order_release);
 }
 
@@ -221,14 +250,28 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
 Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Settings &settings) const {
   const Library &library = libraries_.fit(wanted);
   const hccc_library &description = library.description();
-  Prepared made{&library, buffers_of(wanted, description, rank_), false};
+  Prepared made{&library, buffers_of(wanted, description, rank_), false, false};
   if (gpu_) gpu_->check_buffers(made.buffers);
+  if (description.touches_peers) {
+    const bool send = reaches(made.buffers.send, made.buffers.send_bytes);
+    made.copied = !reaches(made.buffers.receive, made.buffers.receive_bytes) || !send;
+  }
   if (made.buffers.in_place && (rooted(description.collective) || !serves(description, true))) {
     made.apart = strcmp(description.collective, "Broadcast") != 0;
     if (!made.apart) made.buffers.in_place = false;  // the same bytes are copied over themselves
   }
   check_plan(wanted, description, made.buffers.in_place && !made.apart, settings);
   return made;
+}
+
+// Returns whether peers reach all of a buffer. Throws Error where it lies in the heap, but in no
+// allocation: it was freed, or reaches beyond its end.
+bool Communicator::reaches(const char *at, size_t bytes) const {
+  if (registrations_->reach_of(at, bytes) != Reach::COPIED) return true;
+  if (bytes && host_->heap().spans(at) && !host_->heap().has(at, bytes))
+    throw Error(hcccInvalidArgument, text_of("%zu bytes at %p are in no allocation of hcccMemAlloc: they were freed, "
+                                             "or reach beyond its end", bytes, static_cast<const void *>(at)));
+  return false;
 }
 
 // Checks that there is a plan for so many elements, or for the slices that long calls are cut into.
@@ -265,9 +308,10 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   publish(host_->control(rank_), called);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   if (!called.count) return;
-  monitor_->running.store(called.number, std::memory_order_release);
+  Running running(*monitor_, called.number, timeout_);
   try {
     perform(prepared, called, wanted.stream);
+    running.launched = gpu_ != nullptr;
   } catch (const Error &error) {  // other ranks wait for this one
     if (failure_.code() != hcccSuccess) throw;
     fail(error.code, error.what());
@@ -279,14 +323,13 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
 void Communicator::perform(const Prepared &prepared, const Called &called, void *stream) {
   const hccc_library &library = prepared.library->description();
   const bool copies = library.touches_peers;
-  const auto reaches = [&](const char *at, size_t bytes) {
-    return !copies || registrations_->reach_of(at, bytes) != Reach::COPIED;
-  };
+  const auto reaches = [&](const char *at, size_t bytes) { return !copies || this->reaches(at, bytes); };
   Buffers buffers = prepared.buffers;
   if (prepared.apart)
     buffers = gpu_ ? gpu_->apart(buffers, static_cast<hcccrtStream_t>(stream)) : staging_.apart(host_->heap(), buffers);
-  const bool copied = !reaches(buffers.send, buffers.send_bytes) ||
-                      !reaches(buffers.receive, buffers.receive_bytes);
+  bool copied = prepared.copied;
+  if (prepared.apart)
+    copied = !reaches(buffers.send, buffers.send_bytes) || !reaches(buffers.receive, buffers.receive_bytes);
   if (copied)
     HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", library.name);
   if (gpu_) return launch(*prepared.library, called, buffers, reaches, stream);
@@ -304,7 +347,6 @@ void Communicator::perform(const Prepared &prepared, const Called &called, void 
     run(*prepared.library, called, staged, at, count, nullptr);
     staging_.after(staged, cut);
   }
-  monitor_->running.store(0, std::memory_order_release);
 }
 
 // Returns whether any rank's buffers are copied: all ranks then cut the call into slices whose
@@ -320,21 +362,12 @@ bool Communicator::any_copied(bool own, const Called &called) {
     hccc_backoff backoff = {oversubscribed_, 0};
     while (kind.load(std::memory_order_acquire) >> 1 < turn) {
       if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
-      const unsigned long long waited = hccc_clock() - start;
-      if (timeout_ > 0 && static_cast<double>(waited) > timeout_ * 1e9) fail_late(called, r);
       hccc_back_off(backoff);
-      hccc_sleep_for_part(waited);
+      hccc_sleep_for_part(hccc_clock() - start);
     }
     found = found || (kind.load(std::memory_order_acquire) & 1);
   }
   return found;
-}
-
-void Communicator::fail_late(const Called &called, int rank) {
-  const std::string text = description(called) + text_of(": no progress for %g s: rank %d waited for rank %d to start the call",
-                                                         timeout_, rank_, rank);
-  abort(hcccTimeout, text);
-  throw Error(failure_.code(), failure_.text());
 }
 
 // Runs elements [at, at + count) of a call.
@@ -346,15 +379,18 @@ void Communicator::run(const Library &library, const Called &called, const Stage
                             network_ ? network_->proxy_ring() : nullptr};
   hccc_call call = HCCC_CALL_INIT;
   call.count = static_cast<long long>(count);
-  call.timeout_s = call.join_timeout_s = timeout_;
+  // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself.
+  call.timeout_s = call.join_timeout_s = gpu_ ? timeout_ : 0;
   call.in_place = staged.used.in_place;
   call.micro_batch_bytes = micro_batch_bytes_, call.window = window_;
   call.first_rank = rank_, call.n_local = 1, call.local = &local;
-  call.signature = std::max<uint64_t>(1, mixed(called.signature, at));
+  const int size = bytes_of_type(called.type);
+  const bool both = serves_both(*of.catalogue, call, size);
+  call.signature = std::max<uint64_t>(1, mixed(mixed(called.signature, at), both ? 2 : call.in_place != 0));
   const double bytes = double(std::max(staged.used.send_bytes, staged.used.receive_bytes));
   call.workers = bytes <= SMALL_CALL ? 1 : workers_;
   call.oversubscribed = oversubscribed_;
-  const long long scratch = hccc_scratch_of(of.catalogue, &call, bytes_of_type(called.type));
+  const long long scratch = hccc_scratch_of(of.catalogue, &call, size);
   if (scratch < 0 || scratch > host_->most_scratch_bytes())
     fail(hcccInvalidUsage, text_of("%s: no plan for so many elements", of.name));
   host_->map_scratch(static_cast<size_t>(scratch));
@@ -383,7 +419,9 @@ Error Communicator::reason_of(const Called &called) {
     const bool other = fault.kind == HCCC_OTHER_CALL;
     const bool late = fault.kind >= HCCC_WAIT_FLAG && fault.kind <= HCCC_WAIT_PROXY;
     std::string text = description(called) + ": ";
-    if (late) text += text_of("no progress for %g s: ", timeout_);
+    if (late) text += text_of("not done within %g s: ", timeout_);
+    const std::string who = late ? monitor_->describe_late(called) : "";
+    if (!who.empty()) text += who + "; ";
     text += description(fault);
     if (late) text += describe_mapping();
     if (other && host_->near(fault.flag))

@@ -15,6 +15,7 @@
 #include "network.h"
 #include "registration.h"
 #include "staging.h"
+#include "time_left.h"
 
 namespace hccc {
 
@@ -27,8 +28,8 @@ struct Settings {
 
 class Communicator {
  public:
-  // Connects to the other ranks. Collective. Throws Error.
-  Communicator(const hccc_unique_id &id, int n_ranks, int rank);
+  // Connects to the other ranks in the time that is left. Collective. Throws Error.
+  Communicator(const hccc_unique_id &id, int n_ranks, int rank, const TimeLeft &left);
   ~Communicator();
   // Frees what a child of fork() has of it, instead of destroying it: mappings and descriptors.
   // Nobody is told, and no lock is taken, which a thread of the parent may have held.
@@ -72,16 +73,18 @@ class Communicator {
     void operator()(hccc_bootstrap *bootstrap) const { hccc_bootstrap_close(bootstrap); }
   };
 
-  // A call whose arguments are right. apart: its input is copied, as no plan takes it in place.
+  // A call whose arguments are right. copied: peers do not reach all of its buffers; apart: its input
+  // is copied, as no plan takes it in place.
   struct Prepared {
     const Library *library;
     Buffers buffers;
-    bool apart;
+    bool copied, apart;
   };
 
-  void set_up();
+  void set_up(const TimeLeft &left);
   void leave();
   void check_not_lost() const;
+  bool reaches(const char *at, size_t bytes) const;
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;
   void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
   void perform(const Prepared &prepared, const Called &called, void *stream);
@@ -96,7 +99,6 @@ class Communicator {
   void share_with_peers(const Buffers &buffers, const Called &called);
   void share_with_peers(const void *at, size_t bytes, const std::string &what, unsigned long long since);
   std::string describe_mapping() const;
-  [[noreturn]] void fail_late(const Called &called, int rank);
   [[noreturn]] void fail(hcccResult_t code, const std::string &text);
   Error reason_of(const Called &called);
   [[noreturn]] void throw_reason(const Called &called) { throw reason_of(called); }

@@ -20,16 +20,25 @@ struct Called {
 
 enum class Standing : uint32_t { JOINED = 0, LEFT = 1 };  // LEFT: it has destroyed its communicator
 
+// Why a rank's communicator is lost, for the others of its host.
+struct Told {
+  std::atomic<uint32_t> there;  // 1: the rest is written, and stays
+  int32_t code;
+  char text[1016];
+};
+
 constexpr int MOST_WINDOWS = 128;  // pieces of device memory that a rank shares
 
 struct Control {
   std::atomic<uint32_t> turn;  // odd while `called` is written
   std::atomic<Standing> standing;
+  std::atomic<uint32_t> beat;  // grows while the rank's monitor runs
   Called called;
   std::atomic<uint64_t> kinds[2];  // of calls that may be cut: number, and whether this rank copies
   std::atomic<uint32_t> mapped[MOST_WINDOWS];  // peers that have mapped each piece of device memory
   std::atomic<uint32_t> maps;      // 1 + the rank whose memory this rank maps now; 0: none
   std::atomic<uint32_t> released;  // peers that have unmapped all memory of this rank
+  Told told;
 };
 
 static_assert(sizeof(Control) <= 64 << 10, "a page of any machine");

@@ -108,6 +108,12 @@ int DeviceHeap::segment_of(const void *pointer, size_t bytes) const {
   return -1;
 }
 
+bool DeviceHeap::spans(const void *pointer) const {
+  const char *at = static_cast<const char *>(pointer);
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(segments_.begin(), segments_.end(), [at](const Segment &one) { return within(one, at); });
+}
+
 bool DeviceHeap::has(const void *pointer, size_t bytes) const { return segment_of(pointer, bytes) >= 0; }
 
 // Returns a segment; its place and length never change.

@@ -18,6 +18,7 @@ class DeviceHeap final : public Heap {
   void *take(size_t bytes) override;
   bool give(void *pointer) override;
   bool has(const void *pointer, size_t bytes) const override;
+  bool spans(const void *pointer) const override;
   DeviceHeap *of_device() override { return this; }
 
   const Device &device() const { return device_; }

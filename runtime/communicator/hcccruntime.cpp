@@ -21,6 +21,7 @@
 #include "heap.cpp"
 #include "host.cpp"
 #include "libraries.cpp"
+#include "liveness.cpp"
 #include "log.cpp"
 #include "mailbox.cpp"
 #include "mapper.cpp"

@@ -82,9 +82,14 @@ bool FileHeap::give(void *pointer) {
   return bytes != 0;
 }
 
+bool FileHeap::spans(const void *pointer) const {
+  const char *at = static_cast<const char *>(pointer);
+  return at >= base() && at < base() + file_.bytes();
+}
+
 bool FileHeap::has(const void *pointer, size_t bytes) const {
   const char *first = static_cast<const char *>(pointer);
-  if (first < base() || first >= base() + file_.bytes()) return false;
+  if (!spans(first)) return false;
   std::lock_guard<std::mutex> lock(mutex_);
   return pieces_.has(static_cast<size_t>(first - base()), bytes);
 }

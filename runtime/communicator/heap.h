@@ -27,6 +27,8 @@ class Heap {
   virtual bool give(void *pointer) = 0;
   // Returns whether all of the bytes lie in one allocation.
   virtual bool has(const void *pointer, size_t bytes) const = 0;
+  // Returns whether an address is in the heap's memory, allocated or not.
+  virtual bool spans(const void *pointer) const = 0;
   // Returns itself; null: memory of the host.
   virtual DeviceHeap *of_device() { return nullptr; }
   // Return the file of all the memory, which peers map, and where it is here; null: memory of a
@@ -44,6 +46,7 @@ class FileHeap final : public Heap {
   void *take(size_t bytes) override;
   bool give(void *pointer) override;
   bool has(const void *pointer, size_t bytes) const override;
+  bool spans(const void *pointer) const override;
   const SharedFile *file() const override { return &file_; }
   char *base() const override { return mapping_.base(); }
 

@@ -30,16 +30,16 @@ constexpr size_t HEAP_ADDRESSES = size_t{1} << 46;
   throw Error(code, error.message);
 }
 
-Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, double timeout_s)
+Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const TimeLeft &left)
     : rank_(rank), heap_(Heap::held()), joined_(static_cast<size_t>(n_ranks)) {
   if (DeviceHeap *of_device = heap_->of_device())
     device_memory_ = std::make_unique<DeviceMemory>(std::shared_ptr<DeviceHeap>(heap_, of_device), rank, n_ranks);
-  exchange(bootstrap, timeout_s);
+  exchange(bootstrap, left);
   fill_tables();
-  if (device_memory_) exchange_device_memory(bootstrap, timeout_s);
+  if (device_memory_) exchange_device_memory(bootstrap, left);
 }
 
-void Host::exchange(hccc_bootstrap *bootstrap, double timeout_s) {
+void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   const auto self = static_cast<size_t>(rank_);
   hccc_bootstrap_error error{};
   const SharedFile *own = heap_->file();
@@ -54,7 +54,7 @@ void Host::exchange(hccc_bootstrap *bootstrap, double timeout_s) {
     joined_[self].handles = static_cast<uint32_t>(device_memory_->kind());
     joined_[self].opens = device_memory_->opens();
   }
-  if (hccc_bootstrap_allgather(bootstrap, joined_.data(), sizeof(Joined), timeout_s, &error))
+  if (hccc_bootstrap_allgather(bootstrap, joined_.data(), sizeof(Joined), left.seconds(), &error))
     fail_as(error);
   check_platforms();
   scratch_bytes_ = static_cast<size_t>(joined_[self].scratch_bytes);
@@ -63,7 +63,7 @@ void Host::exchange(hccc_bootstrap *bootstrap, double timeout_s) {
   SharedFile arena = SharedFile::make("hccc-arena", CONTROL_BYTES + FLAG_BYTES + scratch_bytes_);
   const int shared[2] = {arena.descriptor(), own ? own->descriptor() : device_memory_->mailbox().for_peers()};
   std::vector<int> files(2 * joined_.size(), -1);
-  if (hccc_bootstrap_share(bootstrap, shared, 2, files.data(), timeout_s, &error)) fail_as(error);
+  if (hccc_bootstrap_share(bootstrap, shared, 2, files.data(), left.seconds(), &error)) fail_as(error);
   try {
     map(files, arena.bytes());
   } catch (...) {
@@ -96,13 +96,14 @@ void Host::check_handles() const {
 }
 
 // Exchanges flags and scratch of a device.
-void Host::exchange_device_memory(hccc_bootstrap *bootstrap, double timeout_s) {
+void Host::exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   if (n_near() < n_ranks())
     throw Error(hcccInvalidUsage, text_of("ranks are on several hosts, which memory of %s is not carried between "
                                           "yet: HCCC_HEAP=host", device_memory_->device().name()));
   if (!one_process_) check_handles();
   std::vector<Control *> controls;
   for (int r = 0; r < n_ranks(); ++r) controls.push_back(near(r) ? &control(r) : nullptr);
+  const double timeout_s = left.seconds();
   const auto start = std::chrono::steady_clock::now();
   device_memory_->exchange(controls, one_process_, [&] {
     int rank = -1, orderly = 0;

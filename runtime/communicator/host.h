@@ -12,6 +12,7 @@
 #include "heap.h"
 #include "device_memory.h"
 #include "shared_memory.h"
+#include "time_left.h"
 
 namespace hccc {
 
@@ -30,7 +31,7 @@ struct Joined {
 class Host {
  public:
   // Exchanges memory with the other ranks and maps theirs. Throws Error.
-  Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, double timeout_s);
+  Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const TimeLeft &left);
 
   // Returns the table that kernels read.
   const hccc_rank *ranks() const { return device_memory_ ? device_memory_->table() : ranks_.data(); }
@@ -72,10 +73,10 @@ class Host {
   long long most_scratch_bytes() const { return static_cast<long long>(scratch_bytes_); }
 
  private:
-  void exchange(hccc_bootstrap *bootstrap, double timeout_s);
+  void exchange(hccc_bootstrap *bootstrap, const TimeLeft &left);
   void check_platforms() const;
   void check_handles() const;
-  void exchange_device_memory(hccc_bootstrap *bootstrap, double timeout_s);
+  void exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &left);
   void map(std::vector<int> &files, size_t arena_bytes);
   void fill_tables();
 

@@ -1,12 +1,14 @@
 // monitor.cpp: the monitor's thread.
 #include "monitor.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -18,18 +20,28 @@ namespace {
 
 constexpr int PERIOD_MS = 100;
 
-struct AbortMessage {
+constexpr double GRACE_S = 0.8;  // after a deadline, to see who stands still
+constexpr double LEAST_SILENCE_S = 1, SILENT_PART = 0.35;  // of a deadline: a rank that is silent stands still
+constexpr double ASK_PART = 0.25, ASK_S = 1;  // of a deadline, and at most: then other hosts are asked
+constexpr double ASK_PERIOD_S = 0.2, ASK_PER_RANK_S = 0.001;  // all ask rank 0, which answers with all
+
+// A message of a rank: why it is lost, or, with hcccSuccess, that it leaves, with its last call.
+struct Message {
   int32_t code;
-  char text[248];
+  char text[252];
 };
-static_assert(sizeof(AbortMessage) <= 256, "the size of a message");
+static_assert(sizeof(Message) <= HCCC_BOOTSTRAP_MAX_MESSAGE, "the size of a message");
+static_assert(sizeof(Called) <= sizeof(Message::text), "a message has room for a call");
 
 }  // namespace
 
 Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank,
                  std::function<void()> watch)
     : bootstrap_(bootstrap), host_(host), failure_(failure), rank_(rank), watch_(std::move(watch)),
-      processes_(static_cast<size_t>(host.n_ranks())), left_(static_cast<size_t>(host.n_ranks())) {
+      liveness_(bootstrap, host, rank), several_hosts_(host.n_near() < host.n_ranks()),
+      processes_(static_cast<size_t>(host.n_ranks())), left_(static_cast<size_t>(host.n_ranks())),
+      last_calls_(static_cast<size_t>(host.n_ranks())),
+      knows_last_call_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r) && host.process(r) != getpid())
       processes_[static_cast<size_t>(r)] =
@@ -57,10 +69,49 @@ void Monitor::forsake() {
 }
 
 void notify_ranks(hccc_bootstrap *bootstrap, hcccResult_t code, const std::string &text) {
-  AbortMessage message{};
+  Message message{};
   message.code = code;
   strncpy(message.text, text.c_str(), sizeof message.text - 1);
   hccc_bootstrap_notify(bootstrap, &message, sizeof message);
+}
+
+void Monitor::notify(hcccResult_t code, const std::string &text) {
+  share_failure();
+  notify_ranks(bootstrap_, code, text);
+}
+
+void Monitor::leave() {
+  share_failure();
+  Control &own = host_.control(rank_);
+  own.standing.store(Standing::LEFT, std::memory_order_release);
+  if (!several_hosts_) return;
+  Message message{};
+  const Called last = called_by(own);
+  memcpy(message.text, &last, sizeof last);
+  hccc_bootstrap_notify(bootstrap_, &message, sizeof message);
+}
+
+// Writes this rank's failure, if it has one, where the ranks of this host see it: that needs neither
+// rank 0 nor any thread of this process.
+void Monitor::share_failure() {
+  Told &told = host_.control(rank_).told;
+  const hcccResult_t code = failure_.code();
+  std::lock_guard<std::mutex> lock(sharing_);
+  if (code == hcccSuccess || told.there.load(std::memory_order_relaxed)) return;
+  told.code = code;
+  strncpy(told.text, failure_.text().c_str(), sizeof told.text - 1);
+  told.there.store(1, std::memory_order_release);
+}
+
+// Takes over the failure of a rank of this host. False: it has none.
+bool Monitor::adopt_failure(int rank) {
+  if (rank == rank_ || !host_.near(rank)) return false;
+  const Told &told = host_.control(rank).told;
+  if (!told.there.load(std::memory_order_acquire)) return false;
+  const bool known = told.code > hcccSuccess && told.code <= hcccAborted;
+  const std::string text(told.text, strnlen(told.text, sizeof told.text));
+  failure_.set(known ? static_cast<hcccResult_t>(told.code) : hcccRemoteError, text);
+  return true;
 }
 
 void Monitor::run() {
@@ -74,21 +125,32 @@ void Monitor::run() {
     }
     poll(files.data(), files.size(), PERIOD_MS);
     if (files[0].revents) return;
+    liveness_.beat();
     read_messages();
+    for (int r = 0; r < host_.n_ranks() && failure_.code() == hcccSuccess; ++r) adopt_failure(r);
     for (size_t k = 0; k < of.size(); ++k)
       if (files[2 + k].revents) handle_departure(of[k], false);
     watch_();
     if (running.load(std::memory_order_acquire)) compare_calls();
+    check_deadline();
+    share_failure();
   }
 }
 
 void Monitor::read_messages() {
   int rank = -1, orderly = 0;
   while (hccc_bootstrap_next_departure(bootstrap_, &rank, &orderly)) handle_departure(rank, orderly);
-  AbortMessage message{};
+  Message message{};
   size_t bytes = sizeof message;
   for (; hccc_bootstrap_next_message(bootstrap_, &rank, &message, &bytes); bytes = sizeof message) {
     if (bytes != sizeof message) continue;
+    if (message.code == hcccSuccess) {
+      Called &last = last_calls_[static_cast<size_t>(rank)];
+      memcpy(&last, message.text, sizeof last);
+      last.collective[sizeof last.collective - 1] = last.library[sizeof last.library - 1] = '\0';
+      knows_last_call_[static_cast<size_t>(rank)] = true;
+      continue;
+    }
     message.text[sizeof message.text - 1] = '\0';
     const bool known = message.code > hcccSuccess && message.code <= hcccAborted;
     failure_.set(known ? static_cast<hcccResult_t>(message.code) : hcccRemoteError, message.text);
@@ -99,11 +161,12 @@ void Monitor::handle_departure(int rank, bool orderly) {
   const auto r = static_cast<size_t>(rank);
   if (rank < 0 || r >= left_.size() || rank == rank_ || left_[r]) return;
   left_[r] = true;
+  liveness_.forget(rank);
   processes_[r] = Descriptor();
   const bool left = host_.near(rank) &&
                     host_.control(rank).standing.load(std::memory_order_acquire) == Standing::LEFT;
   HCCC_LOG(INFO, INIT, rank_, "rank %d is gone%s", rank, left || orderly ? ", as announced" : "");
-  if (left || orderly) return;
+  if (left || orderly || adopt_failure(rank)) return;
   failure_.set(hcccRemoteError, text_of("rank %d is gone: its process, %d, has ended", rank,
                                         host_.process(rank)));
 }
@@ -112,10 +175,10 @@ void Monitor::handle_departure(int rank, bool orderly) {
 void Monitor::compare_calls() {
   const Called own = called_by(host_.control(rank_));
   for (int r = 0; r < host_.n_ranks(); ++r) {
-    if (r == rank_ || !host_.near(r)) continue;
-    const Control &control = host_.control(r);
-    const bool left = control.standing.load(std::memory_order_acquire) == Standing::LEFT;
-    const Called other = called_by(control);
+    if (r == rank_ || (!host_.near(r) && !knows_last_call_[static_cast<size_t>(r)])) continue;
+    const bool left = !host_.near(r) || host_.control(r).standing.load(std::memory_order_acquire) == Standing::LEFT;
+    const Called other = host_.near(r) ? called_by(host_.control(r)) : last_calls_[static_cast<size_t>(r)];
+    if (left && adopt_failure(r)) return;
     if (running.load(std::memory_order_acquire) != own.number) return;
     std::string why;
     if (left && other.number < own.number)
@@ -127,6 +190,55 @@ void Monitor::compare_calls() {
     const std::string text = why + text_of("; rank %d calls ", rank_) + description(own);
     if (failure_.set(hcccInvalidUsage, text)) notify(hcccInvalidUsage, text);
   }
+}
+
+// Ends the running call at its deadline, with the ranks that stand still. The deadline is of all of
+// the call, whatever its waits are for; it begins when the monitor first sees the call.
+void Monitor::check_deadline() {
+  const uint64_t number = running.load(std::memory_order_acquire);
+  const auto now = Clock::now();
+  if (several_hosts_) hccc_bootstrap_set_state(bootstrap_, called_by(host_.control(rank_)).number);
+  if (number != watched_) watched_ = number, since_ = asked_ = now;
+  const double limit = limit_s.load(std::memory_order_relaxed);
+  if (!number || limit <= 0 || host_.on_gpu() || failure_.code() != hcccSuccess) return;
+  const auto seconds = [now](Clock::time_point since) {
+    return std::chrono::duration<double>(now - since).count();
+  };
+  const double waited = seconds(since_);
+  const double period = std::max(ASK_PERIOD_S, ASK_PER_RANK_S * host_.n_ranks());
+  if (several_hosts_ && waited > std::min(ASK_S, ASK_PART * limit) && seconds(asked_) > period)
+    asked_ = now, liveness_.ask();
+  if (waited < limit) return;
+  const Called own = called_by(host_.control(rank_));
+  std::string who = describe_late(own);
+  if (who.empty() && waited < limit + GRACE_S) return;
+  if (who.empty()) who = "no rank stands still or is behind";
+  if (running.load(std::memory_order_acquire) != number) return;
+  const std::string text = text_of("not done within %g s: ", limit) + who + "; rank " +
+                           std::to_string(rank_) + " calls " + description(own);
+  if (failure_.set(hcccTimeout, text)) notify(hcccTimeout, text);
+}
+
+std::string Monitor::describe_late(const Called &own) const {
+  const double limit = limit_s.load(std::memory_order_relaxed);
+  const std::string silent = liveness_.describe_silent(std::min(LEAST_SILENCE_S, SILENT_PART * limit));
+  if (!silent.empty()) return silent;
+  uint64_t least = own.number;
+  std::vector<int> behind;
+  Called last;
+  for (int r = 0; r < host_.n_ranks(); ++r) {
+    if (r == rank_) continue;
+    const Called other = host_.near(r) ? called_by(host_.control(r)) : Called{liveness_.far_call(r)};
+    const bool known = host_.near(r) || other.number;
+    if (!known || other.number > least || other.number == own.number) continue;
+    if (other.number < least) behind.clear();
+    behind.push_back(r);
+    least = other.number, last = other;
+  }
+  if (behind.empty()) return "";
+  return names_of(behind) + text_of("%s not started the call: %s last was ", behind.size() == 1 ? " has" : " have",
+                                    behind.size() == 1 ? "its" : "their") +
+         (last.collective[0] ? description(last) : text_of("call %" PRIu64, last.number));
 }
 
 }  // namespace hccc

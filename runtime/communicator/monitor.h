@@ -1,17 +1,20 @@
 // monitor.h: a thread that notices failures that no kernel can: the end of a rank's process, a rank
-// that aborts, different calls at two ranks. It wakes up ten times a second.
+// that aborts, different calls at two ranks, a call's deadline. It wakes up ten times a second.
 #pragma once
 
 #include <stdint.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "descriptor.h"
 #include "failure.h"
 #include "host.h"
+#include "liveness.h"
 
 namespace hccc {
 
@@ -26,16 +29,26 @@ class Monitor {
 
   // The number of the running call, 0 for none: calls are compared while one runs.
   std::atomic<uint64_t> running{0};
+  // How long a call may last, in seconds; 0: without end. Not for calls on a GPU: their kernels
+  // know when they began.
+  std::atomic<double> limit_s{0};
 
-  void notify(hcccResult_t code, const std::string &text) { notify_ranks(bootstrap_, code, text); }
+  // Sends all other ranks the reason why this one aborts.
+  void notify(hcccResult_t code, const std::string &text);
+  // Says that this rank leaves, and why where its communicator is lost. Its last message.
+  void leave();
+  // Says on whom a call waits that is not done in time; "": nobody stands out.
+  std::string describe_late(const Called &own) const;
 
   // Closes the descriptors, in a child of fork() that has no such thread.
   void forsake();
 
  private:
   void run();
-  void wait();
   void read_messages();
+  void share_failure();
+  bool adopt_failure(int rank);
+  void check_deadline();
   void handle_departure(int rank, bool orderly);
   void compare_calls();
 
@@ -44,8 +57,16 @@ class Monitor {
   Failure &failure_;
   const int rank_;
   const std::function<void()> watch_;
+  Liveness liveness_;
+  const bool several_hosts_;
+  std::mutex sharing_;  // of this rank's Told
   std::vector<Descriptor> processes_;  // of every other process of this host; -1: none, or ended
   std::vector<bool> left_;
+  std::vector<Called> last_calls_;  // of ranks of other hosts that have left; number 0: of none
+  std::vector<bool> knows_last_call_;
+  using Clock = std::chrono::steady_clock;
+  uint64_t watched_ = 0;  // the running call, and since when it is known, and was last asked about
+  Clock::time_point since_, asked_;
   Descriptor stop_;
   std::thread thread_;
 };

@@ -53,7 +53,8 @@ std::string devices_of_job(hccc_bootstrap *bootstrap) {
 
 }  // namespace
 
-Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s)
+Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s,
+                 const TimeLeft &left)
     : bootstrap_(bootstrap), rank_(rank), failure_(failure), entries_(RING) {
   ring_.size = sizeof ring_;
   ring_.transfer_size = sizeof(hccc_transfer);
@@ -78,25 +79,25 @@ Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int ra
     for (const auto &[number, base, bytes] : host.own_windows())
       if (hccc_transport_window(transport_, number, base, bytes, HCCC_MEMORY_HOST, &error))
         fail_as(error);
-    connect(bootstrap, host, timeout_s);
+    connect(bootstrap, host, left);
     if (hccc_transport_start(transport_, &ring_, &error)) fail_as(error);
     hccc_bootstrap_error lost{};
-    if (hccc_bootstrap_barrier(bootstrap, timeout_s, &lost)) hccc::fail_as(lost);
-    if (hccc_transport_ready(transport_, timeout_s, &error)) fail_as(error);
+    if (hccc_bootstrap_barrier(bootstrap, left.seconds(), &lost)) hccc::fail_as(lost);
+    if (hccc_transport_ready(transport_, left.seconds(), &error)) fail_as(error);
   } catch (...) {
     hccc_transport_close(transport_);
     throw;
   }
 }
 
-void Network::connect(hccc_bootstrap *bootstrap, const Host &host, double timeout_s) {
+void Network::connect(hccc_bootstrap *bootstrap, const Host &host, const TimeLeft &left) {
   void *own = nullptr, *all = nullptr;
   size_t bytes = 0;
   std::vector<size_t> sizes(static_cast<size_t>(host.n_ranks()));
   hccc_transport_error error{};
   hccc_bootstrap_error lost{};
   if (hccc_transport_blob(transport_, &own, &bytes, &error)) fail_as(error);
-  if (hccc_bootstrap_allgatherv(bootstrap, own, bytes, &all, sizes.data(), timeout_s, &lost))
+  if (hccc_bootstrap_allgatherv(bootstrap, own, bytes, &all, sizes.data(), left.seconds(), &lost))
     hccc::fail_as(lost);
   const std::unique_ptr<void, void (*)(void *)> kept(all, free);
   const char *blob = static_cast<const char *>(all);

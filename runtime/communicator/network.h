@@ -16,8 +16,10 @@ namespace hccc {
 
 class Network {
  public:
-  // Connects to the transports of ranks on other hosts. Collective. Throws Error.
-  Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s);
+  // Connects to the transports of ranks on other hosts in the time that is left. timeout_s: in which
+  // a peer must take something of what is sent. Collective. Throws Error.
+  Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s,
+          const TimeLeft &left);
   Network(const Network &) = delete;
   Network &operator=(const Network &) = delete;
   ~Network();
@@ -30,7 +32,7 @@ class Network {
   static void failed(void *self, int rank, const char *message);
   static void log(void *self, const char *line);
   static void aborting(void *self);
-  void connect(hccc_bootstrap *bootstrap, const Host &host, double timeout_s);
+  void connect(hccc_bootstrap *bootstrap, const Host &host, const TimeLeft &left);
 
   hccc_bootstrap *const bootstrap_;
   const int rank_;

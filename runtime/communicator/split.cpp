@@ -25,8 +25,8 @@ std::vector<int> ranks_of(const std::vector<Asked> &all, int color) {
   return ranks;
 }
 
-void exchange(Communicator &of, std::vector<Asked> &all, double timeout_s) {
-  of.allgather(all.data(), sizeof(Asked), timeout_s);
+void exchange(Communicator &of, std::vector<Asked> &all, const TimeLeft &left) {
+  of.allgather(all.data(), sizeof(Asked), left.seconds());
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r].code)
       throw Error(static_cast<int>(r) == of.rank() ? static_cast<hcccResult_t>(all[r].code) : hcccRemoteError,
@@ -34,21 +34,21 @@ void exchange(Communicator &of, std::vector<Asked> &all, double timeout_s) {
 }
 
 // Makes the communicator of a color; null for a rank without one.
-hcccComm_t split(Communicator &of, int color, int key, const Device &device, double timeout_s) {
+hcccComm_t split(Communicator &of, int color, int key, const Device &device, const TimeLeft &left) {
   std::vector<Asked> all(static_cast<size_t>(of.n_ranks()));
   Asked &own = all[static_cast<size_t>(of.rank())];
   own.color = color, own.key = key;
   own.code = color >= 0 || color == HCCC_SPLIT_NOCOLOR ? hcccSuccess : hcccInvalidArgument;
-  exchange(of, all, timeout_s);
+  exchange(of, all, left);
   const std::vector<int> ranks = ranks_of(all, color);
   const bool first = color >= 0 && ranks.front() == of.rank();
   hccc_bootstrap_error error{};
   if (first && hccc_bootstrap_unique_id(&own.id, &error)) own.code = hcccSystemError;
-  exchange(of, all, timeout_s);
+  exchange(of, all, left);
   if (color < 0) return nullptr;
   const auto at = std::find(ranks.begin(), ranks.end(), of.rank()) - ranks.begin();
   return hcccComm::on(device, all[static_cast<size_t>(ranks.front())].id, static_cast<int>(ranks.size()),
-                      static_cast<int>(at));
+                      static_cast<int>(at), left);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ HCCC_API hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccCom
       hccc::Device device;
       if (comm->of.device()) device = *comm->of.device();
       else device.number = comm->device;
-      *made = hccc::split(comm->of, color, key, device, settings.timeout_s);
+      *made = hccc::split(comm->of, color, key, device, hccc::TimeLeft(settings.timeout_s));
     });
   });
 }
