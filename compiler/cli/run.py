@@ -85,7 +85,11 @@ if TYPE_CHECKING:
     help="Between nodes, on the CPU: GB/s of each NIC and latency, as 12.5GB/s,5us.",
 )
 @click.option(
-    "--timeout", type=Number(0, 86_400), default=30.0, help="Seconds a wait has; 0: for ever."
+    "--timeout",
+    type=Number(0, 86_400),
+    envvar="HCCC_TIMEOUT",
+    default=30.0,
+    help="Seconds a launch may wait, else HCCC_TIMEOUT; 0: for ever.",
 )
 @click.option(
     "--trace",

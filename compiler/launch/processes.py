@@ -28,7 +28,7 @@ from hccc.runtime.recording import LaunchRecording, joined
 
 ANSWER_S = 30.0
 _BUILD_S = 1800.0  # in which hosts build
-_SETTLE_S = 3.0  # that other processes have to answer, once one has failed
+_SETTLE_S = 1.0  # that other processes have to answer, once one has failed
 _REACH = (
     "hosts must reach the first one: HCCC_SOCKET_IFNAME=eth0 or HCCC_BIND=ADDRESS says where its "
     "ranks listen, HCCC_NETWORK=eth0 which device carries data"

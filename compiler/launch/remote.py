@@ -25,7 +25,7 @@ from hccc.base.version import __version__
 from hccc.launch.child import Child, how_it_ended
 from hccc.launch.hosts import Host
 from hccc.launch.messages import PROTOCOL, Message
-from hccc.launch.workers import END_S, Job, OnMessage, died, named
+from hccc.launch.workers import END_S, LOST_S, Job, OnMessage, died, named
 
 # No terminal, no X11, no questions; a host that stops answering is noticed within 15 s.
 SSH = (
@@ -134,7 +134,7 @@ class Remote:
         if orderly:
             self._child.send({"word": "end"})
         # If nothing has started, nobody listens; else the ranks get time to end, then the host.
-        self._child.end(0 if not self._welcome else 2 * END_S if orderly else END_S / 2)
+        self._child.end(0 if not self._welcome else 2 * END_S if orderly else LOST_S)
 
     def _receive(self, message: Message | None) -> None:
         if message is None:

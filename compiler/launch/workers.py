@@ -14,6 +14,7 @@ from hccc.launch.messages import Message, error_of, fields_of
 from hccc.runtime.communicator.runtime_library import build
 
 END_S = 10.0  # in which a process ends
+LOST_S = 0.5  # after a failure, when it may be stopped and hear nothing
 # The same hccc as in this process: the module search path comes as arguments.
 _CODE = "import sys; sys.path[:] = sys.argv[1:]; from hccc.launch.worker import main; main()"
 
@@ -90,7 +91,7 @@ class Workers:
                 child.send({"word": "end"})
             child.close_input()
         for child in self._children:
-            child.end(END_S)
+            child.end(END_S if orderly else LOST_S)
 
     def _receive(self, k: int, message: Message | None) -> None:
         if message is not None:

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -254,6 +255,18 @@ def test_a_host_that_fails(
         run.nothing_is_left()
 
 
+def test_a_rank_of_this_host_is_stopped(mesh: Path) -> None:
+    """The deadline is HCCC_TIMEOUT, and the process that cannot hear is killed."""
+    with endless(mesh, []) as run:
+        run.started()[1].send_signal(signal.SIGSTOP)
+        since = time.monotonic()
+        stderr = run.process.communicate(timeout=60)[1]
+        assert run.process.returncode == 1 and stderr.count("error[") == 1
+        assert "rank 1 stands still" in stderr, stderr
+        assert time.monotonic() - since < 3 + 6
+        run.nothing_is_left()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT], ids=lambda kind: kind.name)
 def test_who_launched_them_goes(mesh: Path, kind: signal.Signals) -> None:
@@ -266,14 +279,14 @@ def test_who_launched_them_goes(mesh: Path, kind: signal.Signals) -> None:
 class Run:
     """A running `hccc run`, in the middle of its launches."""
 
-    def __init__(self, place: Path, hosts: str) -> None:
-        argv = ["run", place, "--hosts", hosts, "--timeout", "3", "-b", "4K", "-e", "64M", "-n"]
+    def __init__(self, place: Path, *words: str) -> None:
+        sizes = ["-b", "4K", "-e", "64M", "-n", "3000"]
         self.process = subprocess.Popen(
-            [*COMMAND, *map(str, argv), "3000"],
+            [*COMMAND, "run", str(place), *words, *sizes],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=environment(HCCC_TIMEOUT="3"),
         )
         assert self.process.stdout
         for line in self.process.stdout:
@@ -295,7 +308,7 @@ class Run:
 @contextmanager
 def endless(place: Path, hosts: Sequence[Any]) -> Iterator[Run]:
     names = [getattr(host, "namespace", host) for host in hosts]
-    run = Run(place, ",".join(names))
+    run = Run(place, *(["--hosts", ",".join(names)] if names else ["--procs", "4"]))
     try:
         yield run
     finally:
