@@ -376,7 +376,7 @@ def test_a_rank_that_comes_after_rank_0_was_killed(runtime: Path) -> None:
 def test_files_of_killed_roots_do_not_stay(runtime: Path) -> None:
     """Rank 0 of a later job removes them; not those of a moment ago, which ranks may look for."""
     said = {"HCCC_NRANKS": "2", "HCCC_RANK": "0"}
-    left = []
+    left: list[Path] = []
     for name in ("one", "other"):
         with Job(_finds, 2, environment=said | {"HCCC_JOB": name}, id=b"", ranks=range(1)) as job:
             while not (found := set((runtime / "hccc").glob("*.id")) - set(left)):
