@@ -15,6 +15,7 @@ namespace hccc::bootstrap {
 namespace {
 
 const size_t kMostMessages = 65536;  // unread messages
+const double kAnswer_s = 0.7;        // in which the hub says who is missing, after a deadline
 
 void raise_event(const Fd &event) {
   const uint64_t one = 1;
@@ -63,7 +64,7 @@ Frame Client::call(CallKind kind, const void *own, size_t bytes, const Deadline 
       link_.flush();
       if (until.passed()) {
         asked = true;
-        until = Deadline::in(1);
+        until = Deadline::in(kAnswer_s);
         link_.send(encode(kQuery, 0, seq));
         link_.flush();
       }
@@ -107,8 +108,9 @@ void Client::give_up(const std::string &why) {
   if (why_.empty()) leave_because({kLost, rank, text("rank %d gave up: ", rank) + why});
 }
 
-void Client::fail_late(CallKind kind) const {
-  if (!knows_missing_)
+void Client::fail_late(CallKind kind) {
+  silent_ = !knows_missing_;
+  if (silent_)
     fail(kTimedOut, 0, "rank 0 does not answer (%s)", name_of(kind));
   if (missing_.empty()) fail(kTimedOut, -1, "%s took too long", name_of(kind));
   fail(kTimedOut, missing_[0], "%s of %d did not call %s in time",
@@ -235,10 +237,11 @@ void Client::notify(const void *data, size_t bytes) {
   }
 }
 
-// Leaves, and waits a moment for the hub's answer, so that nothing that it sent is lost.
+// Leaves, and waits a moment for the hub's answer, so that nothing that it sent is lost; not for a
+// hub that has not answered before.
 void Client::close() {
   if (!link_ || in_child()) return;
-  const Deadline soon = Deadline::in(1);
+  const Deadline soon = Deadline::in(silent_ ? 0 : 1);
   try {
     send_all(&link_, encode(kLeaving, 0, 0, why_), soon, 0, "rank 0");
     shutdown(link_.fd(), SHUT_WR);

@@ -64,7 +64,7 @@ class Client {
   void update_pending_event();
   Failure hub_loss() const;
   Frame call(CallKind kind, const void *own, size_t bytes, const Deadline &deadline);
-  [[noreturn]] void fail_late(CallKind kind) const;
+  [[noreturn]] void fail_late(CallKind kind);
 
   const pid_t process_;
   std::mutex calling_;  // one collective call at a time
@@ -72,6 +72,7 @@ class Client {
   Link link_;
   Fd watch_, pending_event_, answer_event_;
   bool lost_ = false;  // the hub has gone
+  bool silent_ = false;  // the hub does not answer
   uint64_t seq_ = 0;
   bool answered_ = false, knows_missing_ = false;
   Frame answer_;

@@ -246,7 +246,7 @@ void exchange(const Share &s, const int *own_fds) {
     if (listener) lead(s, std::move(listener));
     else if (s.local.size() > 1) follow(s, name);
   });
-  check_all(s, gather(s, own, s.deadline.passed() ? Deadline::in(1) : s.deadline));
+  check_all(s, gather(s, own, s.deadline.passed() ? Deadline::in(0.5) : s.deadline));
 }
 
 }  // namespace
