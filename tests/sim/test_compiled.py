@@ -232,6 +232,7 @@ def small_call() -> float:
     return simulate(prepare(plan, t), Request(1 << 20)).time
 
 
+@pytest.mark.slow
 def test_without_a_compiler_numba_compiles_the_engine_and_says_so(
     fresh: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,6 +248,7 @@ def test_without_a_compiler_numba_compiles_the_engine_and_says_so(
     assert "/nowhere/c++" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", BROKEN)
 def test_a_broken_compiler_is_as_none(
     fresh: Path,

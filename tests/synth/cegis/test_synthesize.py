@@ -172,6 +172,8 @@ def test_interrupted_the_best_so_far_is_returned(mode: Mode, solver: Solver) -> 
     try:
         with listening(on_phase):
             found = synthesize(c, demand, mode=mode, solver=solver, time_limit=3, start=start)
+    except KeyboardInterrupt:
+        pytest.fail(f"the interrupt came out; phases: {said}")
     finally:
         gc.enable()
     assert found.schedule is start
