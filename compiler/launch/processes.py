@@ -26,7 +26,8 @@ from hccc.runtime.communicator.kernels import built
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.recording import LaunchRecording, joined
 
-ANSWER_S = 30.0
+ANSWER_S = 30.0  # in which a working process must show that it lives, at most
+_LEAST_ANSWER_S = 5.0  # a process that counts errors in large buffers is slow to answer
 _BUILD_S = 1800.0  # in which hosts build
 _SETTLE_S = 1.0  # that other processes have to answer, once one has failed
 _REACH = (
@@ -45,6 +46,7 @@ class RankProcesses:
     def __init__(self, name: str, collective: Collective, timeout: float, each: int) -> None:
         c = collective
         self._job = Job(name, (c.op.value, c.n_ranks, c.n_chunks, c.root), timeout)
+        self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, timeout + 2)) if timeout else ANSWER_S
         self._each = each
         self._events: SimpleQueue[tuple[int, Message]] = SimpleQueue()
         self._places: list[HostProcesses] = []
@@ -121,12 +123,14 @@ class RankProcesses:
             self._tell(worker, {"word": word, **arguments})
         return self._answers(range(len(self._workers)))
 
-    def _answers(self, workers: Sequence[int], timeout: float = ANSWER_S) -> list[Any]:
+    def _answers(self, workers: Sequence[int], timeout: float | None = None) -> list[Any]:
         """Collects the next answers of these workers, in order. After one has failed, the others
         have a moment to answer.
 
-        timeout: seconds in which a working process must show that it lives.
+        timeout: seconds in which a working process must show that it lives; by default those of a
+        call, and two more.
         """
+        timeout = self._answer_s if timeout is None else timeout
         answers: dict[int, Any] = {}
         seen = dict.fromkeys(workers, time.monotonic())
         until = math.inf

@@ -111,6 +111,7 @@ def test_show_draws() -> None:
     assert hccc.show(DGX).svg == hccc.show(hccc.load_cluster(DGX)).svg
 
 
+@pytest.mark.slow
 def test_draw_writes_what_show_draws_and_the_page(tmp_path: Path) -> None:
     compiled = hccc.compile(RING, cluster=DGX)
     picture, page, trace = (tmp_path / name for name in ("x.svg", "x.html", "x.json"))

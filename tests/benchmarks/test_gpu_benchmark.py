@@ -164,6 +164,7 @@ def test_mixed_plans_run_without_a_proxy(tmp_path: Path) -> None:
     assert not data.same(host, "bfloat16", *outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gpu")
 def test_through_the_c_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases.swept(264, 2, "ring_allreduce")[0]

@@ -39,6 +39,7 @@ def test_table_3_has_the_blocks_of_the_paper(rows: list[Any]) -> None:
         assert found["ResCCL", f"expert {op}"] == 8
 
 
+@pytest.mark.slow
 def test_shares_are_simulated(rows: list[Any], tmp_path: Path) -> None:
     """Faster thread blocks wait more; busy and idle are the whole of a block's life."""
     faster = list(table3.rows(bench(tmp_path, block=25.0), (1,)))

@@ -23,6 +23,7 @@ def shipped(name: str, *degraded: str) -> Topology:
     return load_cluster(CLUSTERS / f"heteccl-h20-{name}.cluster", (), degraded)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("op", [OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE])
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_tacos_like_programs_are_right(op: OpType, chunks: int) -> None:
@@ -61,6 +62,7 @@ def test_an_ideal_ring_over_a_limit() -> None:
     assert rivals.ideal_ring(t, OpType.ALLGATHER) == pytest.approx(4.5 * 16 / 15)
 
 
+@pytest.mark.slow
 def test_rivals_are_in_order_and_above_the_bound() -> None:
     t = shipped("4x3")
     found = rivals.of(t, OpType.ALLGATHER, 1 << 20)

@@ -57,6 +57,7 @@ def test_shares_are_of_what_trees_reach_where_that_is_less() -> None:
     assert shares.table(rows).row_count == 2
 
 
+@pytest.mark.slow
 def test_one_size_over_its_rivals() -> None:
     row = over_sizes.row(("heteccl-h20-4x3", "alltoall", 1 << 20))
     assert row.rival and row.gain > 0 and not row.refused

@@ -29,6 +29,7 @@ def test_a_direct_allgather_is_a_few_lines(hccc: Hccc) -> None:
     ]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("ranks", [8, 256])
 def test_a_ring_without_a_cluster_is_in_order(hccc: Hccc, ranks: int) -> None:
     code, out, _ = hccc("builtin", "ring", "--ranks", ranks, "--collective", "allgather")

@@ -41,6 +41,7 @@ def test_the_same_seed_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen[0] == seen[1] and seen[0]
 
 
+@pytest.mark.slow
 def test_a_given_program_is_mutated_and_run() -> None:
     code, out = hccc(str(EXAMPLE), "--examples", "45", "--no-kernels", "--json")
     assert code == 0

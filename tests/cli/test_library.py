@@ -44,6 +44,7 @@ def test_json_has_every_structure_and_range(hccc: Hccc, tmp_path: Path) -> None:
     assert all(time["time"] > 0 for one in tuned["ranges"] for time in one["times"])
 
 
+@pytest.mark.slow
 def test_every_command_knows_its_plans(hccc: Hccc, tmp_path: Path) -> None:
     place = tmp_path / "k"
     facts = json.loads(library(hccc, place, "--name", "best", "--json"))

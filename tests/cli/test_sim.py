@@ -60,6 +60,7 @@ def test_figures_are_consistent(hccc: Hccc) -> None:
         assert sum(r["critical_path"].values()) == pytest.approx(r["time"])
 
 
+@pytest.mark.slow
 def test_rivals_leave_hcccs_row_as_it_is(hccc: Hccc) -> None:
     argv = (RING, "--cluster", DGX, "-b", "1M", "-e", "1M", "--channels", "4")
     alone, beside = simulated(hccc, *argv), simulated(hccc, *argv, "--vs")
@@ -75,6 +76,7 @@ def test_rivals_leave_hcccs_row_as_it_is(hccc: Hccc) -> None:
     assert "# NCCL tree: NCCL's double binary trees for this cluster" in text
 
 
+@pytest.mark.slow
 def test_the_best_micro_batch_is_the_best(hccc: Hccc) -> None:
     argv = (HM, "--cluster", TOPO4, "--tune", "off", "-b", "8M", "-e", "8M")
     (best,) = simulated(hccc, *argv, "--micro-batch", "best")["results"]

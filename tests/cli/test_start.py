@@ -45,6 +45,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "command", [["--help"], ["check", "ring_allreduce.rccl"], ["check", "hm_allreduce.rccl"]]
 )

@@ -20,6 +20,7 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("collective", ["allreduce", *map(slow, ("allgather", "reducescatter"))])
 def test_the_program_on_stdout_runs(hccc: Hccc, cluster: Path, collective: str) -> None:
     code, out, err = hccc("synth", cluster, "--collective", collective, "-b", "1M")
@@ -47,6 +48,7 @@ def test_into_a_file_and_as_json(hccc: Hccc, cluster: Path, tmp_path: Path) -> N
     assert hccc(*argv, "-")[1].encode() == out.read_bytes()
 
 
+@pytest.mark.slow
 def test_into_a_directory_that_checks(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
     out = tmp_path / "kernels"
     code, said, _ = hccc("synth", cluster, "--collective", "allgather", "-b", "1M", "-o", out)

@@ -34,6 +34,7 @@ DEVICE = {"HCCC_HEAP": "device", "HCCC_PLATFORM": "cpu"}
 SEGMENT = 64 << 20
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("handles", ["descriptor", "legacy"])
 def test_all_reduce(sums: Path, handles: str, tmp_path: Path) -> None:
     log = {"HCCC_DEBUG": "INFO", "HCCC_DEBUG_FILE": str(tmp_path / "log")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hccc.ir.primitives import Transport
 from hccc.runtime.communicator import Communicator
@@ -61,6 +62,7 @@ def grows(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_scratch_grows(library: Library) -> None:
     plan = plans.compiled(plans.ring_allreduce(2), transport=Transport.STAGED)
     assert run(2, grows, library(plan)) == [True] * 2

@@ -193,6 +193,7 @@ def mixed(communicator: Communicator, *places: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_in_place_at_some_ranks(library: Library) -> None:
     compiled = plans.compiled(plans.ring_allreduce(3)), plans.compiled(plans.ring_allgather(3))
     found = start(3, mixed, *map(library, compiled)).outcomes()

@@ -26,7 +26,7 @@ from tests.docs.chapters import Block, Command
 from tests.test_architecture import ROOT
 
 # Chapters that take less than some ten seconds; the others are of the slow suite.
-QUICK = {"01-first-program", "02-what-is-proved"}
+QUICK = {"01-first-program"}
 NEEDS = {"09-build-step": "cmake"}
 SECONDS = 600
 LONGEST_README = 120

@@ -91,6 +91,7 @@ def test_every_dtype(name: str) -> None:
     assert wrong(rows) == [0] * 2 * len(rows)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("dtype", ["float16", *([slow(DTYPES)] if LONG > 1 else [])])
 def test_every_operation(dtype: str) -> None:
     rows = run(FOLDER / "ring_allreduce.rccl", "-d", dtype, "-o", OPS, "-b", "10000", "-e", "10000")
@@ -179,6 +180,7 @@ def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:
     assert (kernels / "kernel.hsaco").stat().st_size > 1000
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize(("dtype", "ranks"), [("int8", 128), slow("uint8", 256)])
 def test_averages_over_more_ranks_than_the_type_counts(
     dtype: str, ranks: int, tmp_path: Path

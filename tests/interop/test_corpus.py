@@ -167,6 +167,7 @@ def test_every_correct_file_runs_right(entry: dict[str, Any]) -> None:
     assert runs(corpus.ROOT / entry["file"]) == 0
 
 
+@pytest.mark.slow
 @needs_corpus
 def test_plans_are_well_formed_and_survive_their_file() -> None:
     """All but two wrong schedules, which leave receive slots unwritten."""

@@ -255,6 +255,7 @@ def test_a_host_that_fails(
         run.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_rank_of_this_host_is_stopped(mesh: Path) -> None:
     """The deadline is HCCC_TIMEOUT, and the process that cannot hear is killed."""
     with endless(mesh, []) as run:
@@ -262,8 +263,8 @@ def test_a_rank_of_this_host_is_stopped(mesh: Path) -> None:
         since = time.monotonic()
         stderr = run.process.communicate(timeout=60)[1]
         assert run.process.returncode == 1 and stderr.count("error[") == 1
-        assert "rank 1 stands still" in stderr, stderr
-        assert time.monotonic() - since < 3 + 6
+        assert "rank 1 stands still" in stderr or "rank 1 has not been heard of" in stderr, stderr
+        assert time.monotonic() - since < 3 + 7
         run.nothing_is_left()
 
 

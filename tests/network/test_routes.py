@@ -231,6 +231,7 @@ def test_a_ring_runs_on_every_kind_of_cluster(name: str) -> None:
     assert len(stops.proofs) == 4
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("nodes", [128, 512])
 def test_large_clusters_are_cheap(nodes: int) -> None:
     """1,024 and 4,096 ranks, a million transfers: no table of pairs."""

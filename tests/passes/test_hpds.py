@@ -234,6 +234,7 @@ def test_hpds_is_algorithm_1_for_larger_shapes(p: Program) -> None:
     assert_hpds(depend(p))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1 << 17, 1), (1, 1 << 17)], ids=str)
 def test_hpds_takes_time_in_proportion(shape: tuple[int, int]) -> None:
     """Minutes where a sub-pipeline looks at every chunk, every blocked task, or every service."""

@@ -44,6 +44,7 @@ def _styles(picture: Picture) -> str:
     return style.text or ""
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_is_smaller_than_the_least_size(name: str) -> None:
     sizes = [float(x) for x in re.findall(r"font-size:([\d.]+)px", _styles(_drawn(name)))]

@@ -78,6 +78,7 @@ def test_micro_batches_that_follow_each_other_are_one_bar() -> None:
     assert "Marks part the micro-batches of a bar." in texts(picture)
 
 
+@pytest.mark.slow
 def test_every_number_that_has_room_is_there() -> None:
     """Two digits need more room than one, and get it."""
     run = ran("hm_allreduce", "resccl-topo4", 1 << 24)

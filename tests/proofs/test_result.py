@@ -65,6 +65,7 @@ def test_no_missing_operand_survives(name: str, level: str, most: int) -> None:
         assert verdict(wrong) or works(wrong), (side, k)
 
 
+@pytest.mark.quick(1)
 @SWEEP
 @pytest.mark.parametrize("transport", PURE)
 @pytest.mark.parametrize("name", SMALL)

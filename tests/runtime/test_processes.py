@@ -57,6 +57,7 @@ def assert_right(world: Processes, done: list[EndedProcess], launches: list[Laun
     assert world.wrong(launches) == [0] * len(launches)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("transport", [Transport.DIRECT, Transport.STAGED])
 def test_launches_with_other_tensors_need_no_new_tables(
     transport: Transport, tmp_path: Path

@@ -58,6 +58,7 @@ def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> N
     assert 0 < one.share() <= 1 + 1e-9
 
 
+@pytest.mark.quick(2)
 @EACH
 def test_all_methods_are_weighed(op: OpType) -> None:
     names = {w.name.split(",")[0] for w in made(op).weighed}
@@ -87,6 +88,7 @@ def test_the_same_seed_gives_the_same_text(seed: int) -> None:
     assert first == second and f"seed {seed}." in first
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("method", methods(OpType.ALLGATHER))
 def test_a_method_that_is_asked_for(method: str) -> None:
     try:

@@ -63,6 +63,7 @@ def test_spans_are_where_a_program_is_chosen(op: OpType) -> None:
         assert re.fullmatch(r"[A-Za-z0-9-]+\.rccl", chosen.file_name())
 
 
+@pytest.mark.slow
 @EACH
 def test_the_text_is_the_program_and_says_what_it_is_for(op: OpType) -> None:
     one = made(op)

@@ -107,7 +107,7 @@ RUN = st.tuples(
 )
 
 
-@law(correct_programs(), options(), RUN, always=150, slow=600)
+@law(correct_programs(), options(), RUN, always=60, slow=600)
 def test_any_options_give_the_result(
     program: Program, way: Options, how: tuple[int, int | None, str, bool, int]
 ) -> None:

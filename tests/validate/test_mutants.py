@@ -105,6 +105,7 @@ def texts() -> Iterator[Any]:
         yield slow("ring_allreduce.rccl", DIRECT, CPU, part, 40 * LONG)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("name", "transport", "target", "part", "most"), list(texts()))
 def test_no_mutant_survives(
     name: str, transport: Transport, target: Target, part: int, most: int

@@ -103,6 +103,7 @@ def test_archives_need_no_cxx_library(tmp_path: Path, cmake: str) -> None:
     assert not re.findall(r"U (_Z\w+|__gxx_\w+|__cxa_(?!atexit)\w+)", undefined)
 
 
+@pytest.mark.slow
 def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
     options = ["-DHCCC_DTYPES=float32;int8", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_COMPILER="]
     place = built(cmake, written(GATHER, tmp_path / "k"), *options)
@@ -124,6 +125,7 @@ def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> 
         assert world.entry(None, None, *names) == 2  # HCCC_BAD_ARGUMENT
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("option", "said"),
     [

@@ -65,6 +65,7 @@ def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -
         return None
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("path", FEW, ids=lambda p: p.stem)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_examples_run_on_an_independent_runtime(path: Path, channels: int) -> None:
@@ -171,6 +172,7 @@ def round_trip(entry: dict[str, Any]) -> None:
             assert end == before.largest or (scratch and dialect == "msccl")
 
 
+@pytest.mark.quick(2)
 @pytest.mark.skipif(not corpus.entries(), reason=corpus.MISSING)
 @pytest.mark.parametrize("entry", corpus.small()[::3], ids=lambda e: Path(e["file"]).stem)
 def test_corpus_round_trip(entry: dict[str, Any]) -> None:

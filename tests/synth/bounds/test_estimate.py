@@ -36,6 +36,7 @@ def programs(op: OpType) -> list[Program]:
     return [*builtin, *(one.program for one in greedy_programs(T, op, 0, 0))]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(st.sampled_from(sorted(BOTH)), st.integers(1, 1 << 32), st.integers(1, 1 << 32))
 def test_not_below_the_cut_and_growing(op: OpType, size: int, more: int) -> None:

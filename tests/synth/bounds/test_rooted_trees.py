@@ -70,6 +70,7 @@ def test_unequal_nodes_have_equal_shares_of_roots() -> None:
     assert trees.algbw == pytest.approx(200) and equal == pytest.approx(150)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies)
 def test_between_equal_shares_and_the_bound(t: Topology) -> None:

@@ -72,6 +72,7 @@ def test_circuits_visit_everyone_over_ways_that_exist(name: str) -> None:
     assert (crossings == (len(np.unique(t.node)) if node.any() else 0)).all()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("name", "count", "gbps"),
     [

@@ -86,6 +86,7 @@ def test_any_cluster_that_has_the_routes(t: Topology, data: st.DataObject) -> No
     assert {proof.name for proof in compiled.proofs} >= PROOFS
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(("name", "op"), EACH)
 @pytest.mark.parametrize(("n", "gpus"), [(2, 2), (3, 2), (7, 3), (12, 8), (16, 8), (24, 5)])
 def test_each_compiles_and_is_proved(name: str, op: OpType, n: int, gpus: int) -> None:

@@ -95,6 +95,7 @@ def test_repacked_the_busiest_carries_no_more(t: Topology, style: Style, sums: b
         assert (one.load / usable).max(initial=0) <= (made.load / usable).max(initial=0)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("name", [slow("fault-4"), "fault-4-4", "fault-4-8", "fault-8"])
 def test_repacked_nics_are_filled_chunk_by_chunk(name: str) -> None:
     """Nodes of three, four and seven NICs: passes over single trees end a chunk over."""
