@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 
 from hccc.base.building.build import FLAGS, build_once, digest_of
-from hccc.base.building.compiler import compiler_words, find_compiler
+from hccc.base.building.compiler import compiler_words, find_compiler, own_options
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import NAMES, OPS
 from hccc.base.files.libraries import stem_of
@@ -84,7 +84,7 @@ def _compiled(
     """Compiles `source` with `flags`; linked: objects that go into the result."""
     source = source.resolve()
     compiler = find_compiler()
-    options = [*flags, *variant.defines()]
+    options = [*flags, *variant.defines(), *own_options()]
     searched = [source.parent, *(path.resolve() for path in include)]
     words = [source.name, *compiler_words(), *options, *linked]
     name = stem_of(source, digest_of(searched, words), f"{variant.dtype}-{variant.op}")

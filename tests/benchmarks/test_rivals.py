@@ -33,6 +33,7 @@ def test_tacos_like_programs_are_right(op: OpType, chunks: int) -> None:
     assert made.time >= limits(t, op).at(SIZE).time
 
 
+@pytest.mark.slow
 def test_tacos_like_allgathers_reach_what_tacos_does() -> None:
     """TACOS: 85 to 88 % of the optimum with 4 chunks (here more α is paid); 94 % with 16."""
     t = shipped("4+8")

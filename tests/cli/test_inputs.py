@@ -146,6 +146,7 @@ def test_the_schema_and_the_checks_agree_on_the_length_of_a_source() -> None:
     assert plan_json.schema()["properties"]["source"]["maxLength"] == names.MAX_SOURCE
 
 
+@pytest.mark.slow
 def test_names_that_differ_in_case_have_headers_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
     """Both of them in one translation unit: neither guard hides the other."""
     for name in ("ring", "RING"):

@@ -230,6 +230,7 @@ def two_nodes(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

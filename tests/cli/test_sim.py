@@ -185,6 +185,7 @@ def test_stdout_of_any_encoding_and_none() -> None:
     assert closed.stderr == b"error[E440]: standard output: Bad file descriptor\n"
 
 
+@pytest.mark.slow
 def test_a_direct_plan_says_why_it_has_no_rivals(hccc: Hccc, tmp_path: Path) -> None:
     """Rivals with the same algorithm need the program; NCCL's rings do not."""
     plan = tmp_path / "plan.json"

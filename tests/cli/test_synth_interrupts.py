@@ -69,6 +69,7 @@ def test_the_best_so_far_goes_to_stdout(cluster: Path) -> None:
     assert "interrupted before it was simulated" in err and "chosen" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x.rccl", slow("kernels")])
 def test_the_best_so_far_is_written(cluster: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name

@@ -84,6 +84,7 @@ def races(entry: dict[str, Any]) -> bool:
     return bool(entry["races"]) or entry["file"] in RACE_IN_PLACE
 
 
+@pytest.mark.slow
 @needs_corpus
 def test_verdicts_agree_with_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     right: Counter[str] = Counter()

@@ -69,6 +69,7 @@ def test_a_runtime_takes_what_the_library_would(in_place: bool, size: int) -> No
         assert len(taken) == 1 and re.fullmatch(rf"{wanted}(_\d)?\.xml", taken[0])
 
 
+@pytest.mark.slow
 def test_every_file_is_a_plan_that_does_the_same() -> None:
     for name, text in export_library(library().catalogue, XmlOptions(in_place=None)).items():
         plan, _ = import_msccl(Source(name, text))

@@ -238,6 +238,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, objec
     return dict(zip(CASES, rows, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_refused_at_once(name: str, found: dict[str, dict[str, object]]) -> None:
     row = found[name]

@@ -51,6 +51,7 @@ def test_no_text_is_smaller_than_the_least_size(name: str) -> None:
     assert sizes and min(sizes) >= SMALL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_has_a_colour_for_dark_pages(name: str) -> None:
     """Each class that has a colour has another one below `prefers-color-scheme: dark`."""

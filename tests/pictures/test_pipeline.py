@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from hccc.pictures.pipeline import NUMBERED, pipeline
 from tests.pictures.drawn import EXAMPLES, SVG, compiled, texts, tips
 
 
+@pytest.mark.slow
 @given(testing.correct_programs(), st.sampled_from([0, 1000]))
 @settings(max_examples=15, deadline=None)
 def test_the_grid_has_every_use_of_every_link(program: Program, one_by_one: int) -> None:

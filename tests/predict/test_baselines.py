@@ -107,6 +107,7 @@ def test_calls_are_adapted() -> None:
         assert adapted.in_place
 
 
+@pytest.mark.slow
 def test_all_of_them_simulate() -> None:
     """Rings come near the limit of their NICs; interpreting costs time."""
     t = cluster.load(TOPO1)

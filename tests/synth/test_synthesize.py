@@ -66,6 +66,7 @@ def test_all_methods_are_weighed(op: OpType) -> None:
     assert ("greedy" in names) == (op in BOTH)
 
 
+@pytest.mark.quick(2)
 @EACH
 def test_the_text_is_the_program(op: OpType) -> None:
     one = made(op)

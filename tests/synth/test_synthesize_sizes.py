@@ -82,6 +82,7 @@ def test_one_program_for_all_sizes_is_weighed_at_all() -> None:
     assert all(one.chosen_at(k).time is not None for k in range(len(one.sizes)))
 
 
+@pytest.mark.slow
 def test_facts_say_the_same() -> None:
     one = made(OpType.ALLREDUCE)
     facts = one.facts()

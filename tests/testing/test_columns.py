@@ -178,6 +178,7 @@ def test_the_tables_have_every_field_of_the_schema() -> None:
     assert sorted(fields) == sorted([*BOUND, *SAID, *LAUNCH])
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", sorted(BOUND))
 def test_a_change_is_refused_or_harmless(name: str) -> None:
     codes, _ = tried(tuple(name.split(".")))

@@ -148,6 +148,7 @@ def test_a_step_that_waits_for_its_own_block_gets_what_msccl_gives(deps: int) ->
     assert caught.value.problem.span is not None
 
 
+@pytest.mark.slow
 def test_xml_mutants_keep_the_format() -> None:
     """They reach the importer's and the proofs' checks, not only the parser's."""
     plan = example("ring_allgather", Options(transport=Transport.STAGED, allocator="connection"))

@@ -126,6 +126,7 @@ def assert_harmless(plan: Plan, seeds: int) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("examples", [8, pytest.param(200 * LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_survives(fault: Fault, examples: int) -> None:

@@ -35,7 +35,7 @@ QUIET = settings(
 )
 
 
-@pytest.mark.quick(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.REDUCE, OpType.SENDRECV])
 def test_the_simplest_program_is_two_ranks(op: OpType) -> None:
     p = find(correct_programs(op), lambda p: True, settings=QUIET)

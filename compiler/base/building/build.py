@@ -17,7 +17,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hccc.base.building.compiler import TIMEOUT_S, compiler_words, find_compiler, run_compiler
+from hccc.base.building.compiler import (
+    TIMEOUT_S,
+    compiler_words,
+    find_compiler,
+    own_options,
+    run_compiler,
+)
 from hccc.base.building.places import user_directory
 from hccc.base.files.libraries import FOLDER, name_of, stem_of
 from hccc.base.files.lock import try_lock
@@ -92,7 +98,7 @@ def _object(piece: Piece) -> Path:
     """Returns the object file of a piece."""
     source = piece.source.resolve()
     flags = [flag for flag in FLAGS if flag != "-shared"]
-    options = [*flags, *piece.flags, "-c"]
+    options = [*flags, *piece.flags, *own_options(), "-c"]
     searched = [source.parent, *piece.include]
     name = stem_of(
         source,

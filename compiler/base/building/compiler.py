@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -57,6 +58,15 @@ def processor(path: str) -> str:
     command = [path, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     done = subprocess.run(command, capture_output=True, timeout=60)
     return hashlib.sha256(b"\n".join(sorted(done.stdout.splitlines()))).hexdigest()
+
+
+def own_options() -> list[str]:
+    """Returns the options of $HCCC_CXXFLAGS, which come after hccc's. Raises UserError E412."""
+    text = os.environ.get("HCCC_CXXFLAGS", "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise fail("E412", f"HCCC_CXXFLAGS is no list of options: {error}") from None
 
 
 def compiler_words() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from hccc.base.building import compiler
-from hccc.base.building.compiler import limited, run_compiler
+from hccc.base.building.build import Piece, build_pieces
+from hccc.base.building.compiler import limited, own_options, run_compiler
 from hccc.base.diagnostics import UserError
+from hccc.runtime.build import Variant, build_library
 
 
 def run(code: str, memory: int) -> int:
@@ -39,3 +42,25 @@ def test_one_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(compiler, "TIMEOUT_S", 0.2)
     with pytest.raises(UserError, match="E414"):
         run_compiler(tmp_path / "x.cpp", ["sleep", "60"])
+
+
+def test_options_of_ones_own_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCCC_CXXFLAGS", "-O1 '-DNAME=a b'")
+    assert own_options() == ["-O1", "-DNAME=a b"]
+    monkeypatch.setenv("HCCC_CXXFLAGS", "-DNAME='a")
+    with pytest.raises(UserError, match="HCCC_CXXFLAGS is no list of options: No closing"):
+        own_options()
+
+
+def test_kernels_and_the_runtime_are_built_with_options_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "x.cpp"
+    source.write_text(
+        'extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }\n'
+    )
+    for value in (1, 2):
+        monkeypatch.setenv("HCCC_CXXFLAGS", f"-DVALUE={value}")
+        for made in (build_pieces([Piece(source)]), build_library(source, Variant("int32"))):
+            assert ctypes.CDLL(str(made)).value() == value

@@ -30,6 +30,7 @@ def in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "MOST_CALLS", 0)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.usefixtures("in_rows")
 @pytest.mark.parametrize("case", [slow(c) if i % 3 else c for i, c in enumerate(PLANS)])
 def test_rows_compute_the_collective(case: str, tmp_path: Path, cxx: str) -> None:

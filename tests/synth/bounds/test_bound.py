@@ -208,6 +208,7 @@ def partitions(n: int) -> Iterator[tuple[int, ...]]:
             yield label
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies, st.data())
 def test_no_subset_is_tighter(t: Topology, data: st.DataObject) -> None:

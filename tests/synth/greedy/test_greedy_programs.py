@@ -44,6 +44,7 @@ def test_programs_are_right_and_not_below_the_bound(op: OpType) -> None:
         assert one.name.startswith("greedy, ") and ("again" in one.name) == one.again
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("op", sorted(BOTH))
 def test_a_node_whose_ranks_reach_each_other_only_over_others(op: OpType) -> None:
     """The middle of the line failed: a chunk at one rank of the node does not reach the other."""

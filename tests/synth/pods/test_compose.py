@@ -62,7 +62,7 @@ def clusters(draw: st.DrawFn) -> Topology:
     return cluster(text)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @EACH
 @SETTINGS
 @given(t=clusters())
@@ -79,6 +79,7 @@ def test_programs_are_right_and_no_faster_than_the_bound(op: OpType, t: Topology
         assert rates == sorted(rates)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.integers(2, 6), st.sets(st.tuples(st.integers(1, 6), st.integers(0, 3)), max_size=4))
 def test_rails_of_which_gpus_failed(count: int, failed: set[tuple[int, int]]) -> None:
@@ -93,6 +94,7 @@ def test_rails_of_which_gpus_failed(count: int, failed: set[tuple[int, int]]) ->
         verify(one.program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "least"),
     {

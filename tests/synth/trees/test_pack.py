@@ -124,6 +124,7 @@ def test_what_is_near_is_used_within_nodes_only() -> None:
     assert not inside[far[far >= 0]].any() and inside.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["4+8", *map(slow, HETECCL[1:])])
 def test_heteccls_clusters_carry_nothing_more_than_they_must(name: str) -> None:
     """The optimum of ForestColl's model, by trees that are stars within nodes."""
@@ -135,6 +136,7 @@ def test_heteccls_clusters_carry_nothing_more_than_they_must(name: str) -> None:
         assert best.style.startswith("stars") and best.depth <= 3
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=10)
 @given(topologies(), st.sampled_from(sorted(BOTH)), st.integers(0, 20), st.data())
 def test_programs_do_what_they_should(
@@ -155,6 +157,7 @@ def test_programs_do_what_they_should(
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_a_broadcast_uses_all_nics_of_the_root() -> None:
     t = cluster("heteccl-h20-8x2+4")
     bound = limits(t, OpType.BROADCAST, 0)
