@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,9 @@ def forked(communicator: Communicator, place: Path) -> bool:
         assert (x == c.rank).all(), act
         c.all_reduce(x)
         assert (x == 3).all(), act
+    until = time.monotonic() + 10  # a thread of the last call may not have ended yet
+    while len(os.listdir("/proc/self/task")) != threads and time.monotonic() < until:
+        time.sleep(0.01)
     assert len(os.listdir("/proc/self/task")) == threads
     return True
 
