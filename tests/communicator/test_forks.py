@@ -78,10 +78,10 @@ def forked(communicator: Communicator, place: Path) -> bool:
         assert (x == c.rank).all(), act
         c.all_reduce(x)
         assert (x == 3).all(), act
-    until = time.monotonic() + 10  # a thread of the last call may not have ended yet
-    while len(os.listdir("/proc/self/task")) != threads and time.monotonic() < until:
+    until = time.monotonic() + 10  # threads of the last call, and of the beginning, may be ending
+    while len(os.listdir("/proc/self/task")) > threads and time.monotonic() < until:
         time.sleep(0.01)
-    assert len(os.listdir("/proc/self/task")) == threads
+    assert len(os.listdir("/proc/self/task")) <= threads
     return True
 
 
