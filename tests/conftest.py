@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == "not slow":
-        os.environ.setdefault("HCCC_CXXFLAGS", "-O1")
+        os.environ.setdefault("HCCC_CXXFLAGS", "-O0")
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -40,9 +41,14 @@ def _sources(folders: tuple[str, ...], pattern: str) -> list[Path]:
     return sorted(path for path in paths if ROOT.resolve() in path.parents)
 
 
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def _functions(path: Path) -> Iterator[tuple[Function, str]]:
     """Yields the functions of a file that have docstrings, with these."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         if isinstance(node, Function) and (docstring := ast.get_docstring(node)):
             yield node, docstring
 

@@ -103,6 +103,7 @@ def test_simulate_and_explain() -> None:
     assert sum(explanation.gap.parts.values()) == pytest.approx(explanation.gap.run.time)
 
 
+@pytest.mark.slow
 def test_show_draws() -> None:
     compiled = hccc.compile(RING, cluster=DGX)
     for what in (None, "topology", "dag", "pipeline", "timeline"):

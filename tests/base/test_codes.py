@@ -10,6 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ BUILDERS = {"fail", "Problem", "Mistake", "EvaluationFault", "TooMuch", "_requir
 PAGE = ROOT / "docs" / "errors.md"
 
 
+@cache
 def _written() -> dict[str, set[str]]:
     """Returns the files (of compiler/ and runtime/) that have each code as a string."""
     found = defaultdict(set)

@@ -41,6 +41,7 @@ def test_tacos_like_allgathers_reach_what_tacos_does() -> None:
     assert bound / tacos.best(t, OpType.ALLGATHER, 4, SIZE, seeds=4).time > 0.75
 
 
+@pytest.mark.slow
 def test_tacos_like_goes_over_others_where_there_is_no_route() -> None:
     t = load_cluster(CLUSTERS / "heteccl-h20-4+8.cluster", ["node1.nic0"])
     verify(tacos.best(t, OpType.ALLGATHER, 2, SIZE).program)

@@ -23,6 +23,7 @@ def hccc(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
+@pytest.mark.slow
 def test_it_finds_nothing_and_says_how_much_it_tried() -> None:
     code, out = hccc("--examples", "30", "--no-kernels", "--seed", "3")
     assert code == 0

@@ -41,6 +41,7 @@ def test_no_order_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(line.startswith("schedule ") for line in shown) > 2
 
 
+@pytest.mark.slow
 def test_it_gives_what_running_every_pass_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: tuple[list[str], list[str]] = ([], [])
     once = compiled(shown[0])

@@ -40,6 +40,7 @@ def test_without_proofs_much_is_wrong(work: Work, monkeypatch: pytest.MonkeyPatc
         assert Path(path).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_without_lengths_a_slot_that_is_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding 1 of the attack that this module came from: other proofs do not look at lengths."""
     monkeypatch.setattr(plan_check, "_length_fits", lambda *_: None)

@@ -138,6 +138,7 @@ def test_steps_of_a_block(n: int, dialect: str, fits: bool) -> None:
         refused("E523", "steps in", made, dialect)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("n", "k", "dialect", "what"),
     [

@@ -125,6 +125,7 @@ def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
     assert hip_spills(write(tmp_path, kernel_text(8, 1, inline=0)), arch) == 0
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("program", ["ring", slow("mesh"), slow("staged")])
 def test_programs_that_record_compile_for_both(tmp_path: Path, program: str) -> None:
     """They read the device's clock three times a micro-batch, one thread of each block."""

@@ -311,6 +311,7 @@ def test_a_ring_of_no_power_of_two_is_a_fault(tmp_path: Path) -> None:
     assert not memory.any()
 
 
+@pytest.mark.slow
 def test_fences_reach_as_far_as_the_ranks_are(tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if not nvcc:

@@ -57,6 +57,7 @@ def us(size: float, rate: float) -> float:
     return size / (rate * 1000)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("size", [1 << 10, 1 << 20, GIB])
 @pytest.mark.parametrize("n", [4, 8, 32])
 def test_ring_allreduce(n: int, size: int) -> None:

@@ -49,7 +49,7 @@ def test_the_best_is_proved(op: OpType) -> None:
     assert {proof.name for proof in compiled.proofs} == PROOFS
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @EACH
 def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> None:
     one = made(op)
@@ -58,7 +58,7 @@ def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> N
     assert 0 < one.share() <= 1 + 1e-9
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @EACH
 def test_all_methods_are_weighed(op: OpType) -> None:
     names = {w.name.split(",")[0] for w in made(op).weighed}
@@ -79,7 +79,7 @@ def test_the_text_is_the_program(op: OpType) -> None:
     assert f"Method: {one.best.name}; seed 0." in text
 
 
-@pytest.mark.quick(1)
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("seed", [0, 7])
 def test_the_same_seed_gives_the_same_text(seed: int) -> None:
     first, second = (
@@ -133,7 +133,7 @@ def test_roots(op: OpType) -> None:
     assert verify(synthesize(SMALL, op, SIZE, root=2).program).collective.root == 2
 
 
-@pytest.mark.quick(1)
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("size", [1, 1000, 1 << 30])
 def test_calls_of_any_size(size: int) -> None:
     assert synthesize(SMALL, OpType.ALLREDUCE, size).share() <= 1 + 1e-9

@@ -92,6 +92,7 @@ def test_facts_say_the_same() -> None:
     assert {row["method"] for row in sizes} == {row["method"] for row in programs}
 
 
+@pytest.mark.slow
 def test_the_programs_are_one_library() -> None:
     compiled = hccc.compile(made(OpType.ALLREDUCE).programs, Options(sizes=SIZES), cluster=SMALL)
     assert isinstance(compiled, CompiledProgram) and compiled.tuned is not None

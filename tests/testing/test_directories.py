@@ -32,7 +32,7 @@ def attacked(examples: int, seed: int = 0) -> DirectoryTally:
     )
 
 
-@pytest.mark.parametrize(("examples", "seed"), [(100, 0), slow(1500 * LONG, 1000)])
+@pytest.mark.parametrize(("examples", "seed"), [(50, 0), slow(1500 * LONG, 1000)])
 def test_nothing_of_a_directory_runs(examples: int, seed: int) -> None:
     tally = attacked(examples, seed)
     assert tally.finding == "" and tally.examples == examples

@@ -144,6 +144,7 @@ def test_examples_have_no_race(name: str, tmp_path: Path) -> None:
     assert_no_race(plan, tmp_path)
 
 
+@pytest.mark.quick(0)
 @pytest.mark.parametrize("seed", [0, *map(slow, range(1, 60))])
 def test_random_plans_have_no_race(seed: int, tmp_path: Path) -> None:
     assert_no_race(random_plan(seed), tmp_path, late=seed % 2 == 1)

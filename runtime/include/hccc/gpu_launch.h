@@ -61,7 +61,8 @@ struct hccc_kernel_entry {
 __attribute__((weak, visibility("hidden"))) hccc_kernel_entry* hccc_kernels;
 
 __attribute__((constructor)) static void hccc_list_kernel() {
-  static hccc_kernel_entry entry = {reinterpret_cast<const void*>(HCCC_KERNEL_NAME), hccc_kernels};
+  static hccc_kernel_entry entry;  // set here: a guard of its constructor would need libstdc++
+  entry = {reinterpret_cast<const void*>(HCCC_KERNEL_NAME), hccc_kernels};
   hccc_kernels = &entry;
 }
 

@@ -102,7 +102,7 @@ def test_a_loop_is_compiled_once(place: Place) -> None:
 def _start_with_others(path: str, barrier: Any, found: Any) -> None:
     """Compiles or finds the loop when all processes are ready; puts whether it was on disk."""
     sys.path.insert(0, path)
-    vars(config)["CACHE_DIR"] = f"{path}/kept"
+    setattr(config, "CACHE_DIR", f"{path}/kept")  # noqa: B010  numba's stubs do not know it
     loop = importlib.import_module("loops").loop.compiled
     barrier.wait(60)
     assert loop(VALUES) == 30

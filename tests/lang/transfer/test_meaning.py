@@ -13,7 +13,7 @@ from hccc.ir.program import TRANSFER, Origin
 from hccc.lang.transfer import evaluate
 from hccc.lang.transfer.load import parse
 from tests.lang.transfer.python_reference import Reference, TooLong
-from tests.marks import slow
+from tests.marks import LONG, slow
 
 HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce", nChunks=16):'
 VARIABLES = {
@@ -211,7 +211,7 @@ def _compare_place(origin: Origin | None, row: int, expected: Reference, i: int)
 
 
 @pytest.mark.parametrize("batch", [slow(1), 3, slow(1 << 16)])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40 * LONG, deadline=None)
 @given(programs())
 @example("a = 0\nfor i in range(5):\n    a = a + i\n    transfer(0, 1, a, i, recv)")
 @example("for i in range(4):\n    if i % 2:\n        a = i\n    transfer(0, 1, 0, i, rrc)\nb = a")

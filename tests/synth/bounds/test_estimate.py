@@ -47,11 +47,13 @@ def test_not_below_the_cut_and_growing(op: OpType, size: int, more: int) -> None
         assert 0 < first <= second
 
 
+@pytest.mark.slow
 def test_nothing_to_send_takes_no_time() -> None:
     p = programs(OpType.ALLGATHER)[0]
     assert estimate(replace(p, transfers=p.transfers[:0]), T, 1 << 20) == 0
 
 
+@pytest.mark.slow
 def test_infinite_without_a_route() -> None:
     """Each rank of 12 has a link to the next only."""
     p = programs(OpType.ALLGATHER)[0]
@@ -59,6 +61,7 @@ def test_infinite_without_a_route() -> None:
     assert estimate(p, ring, 1 << 20) == float("inf")
 
 
+@pytest.mark.slow
 def test_large_programs_are_estimated_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step as long as the slowest hop is no less than the longest chain."""
     for p in programs(OpType.ALLGATHER):

@@ -61,6 +61,7 @@ def carried(t: Topology, p: Program) -> float:
     return float((paths.capacity / load).min())
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", EVERY)
 def test_circuits_visit_everyone_over_ways_that_exist(name: str) -> None:
     t = load(name)
@@ -106,6 +107,7 @@ def test_rails_are_kept() -> None:
     assert (used[t.port[Level.NIC]] == 1).all()
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", EVERY)
 def test_rings_perform_their_collective(name: str, op: OpType) -> None:
