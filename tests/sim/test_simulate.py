@@ -85,7 +85,7 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
 
 
 @pytest.mark.slow
-@law(always=12, slow=100)
+@law(always=12, slow=60)
 def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     machine, request = drawn(data)
     try:

@@ -16,7 +16,7 @@ from hccc.testing.kernels import launch, wrong_elements
 from tests.health_checks import EVERY_CHECK
 from tests.marks import LONG
 
-MANY = pytest.mark.parametrize("examples", [4, pytest.param(25 * LONG, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("examples", [4, pytest.param(15 * LONG, marks=pytest.mark.slow)])
 
 
 def at_length(examples: int) -> settings:

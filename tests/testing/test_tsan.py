@@ -28,7 +28,7 @@ from hccc.ir.transport import PURE, Transport
 from hccc.lang.transfer import load as transfer
 from hccc.testing.grow import grow
 from tests.emit import plans
-from tests.marks import slow
+from tests.marks import LONG, slow
 from tests.sabotage import without_wait
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -145,7 +145,7 @@ def test_examples_have_no_race(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.quick(0)
-@pytest.mark.parametrize("seed", [0, *map(slow, range(1, 60))])
+@pytest.mark.parametrize("seed", [0, *map(slow, range(1, 30 * LONG))])
 def test_random_plans_have_no_race(seed: int, tmp_path: Path) -> None:
     assert_no_race(random_plan(seed), tmp_path, late=seed % 2 == 1)
 

@@ -85,7 +85,7 @@ def test_every_channel(transport: Transport) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("examples", "part"), [(10, 0), *(slow(100 * LONG, k) for k in range(2))])
+@pytest.mark.parametrize(("examples", "part"), [(10, 0), *(slow(50 * LONG, k) for k in range(2))])
 def test_random_programs(examples: int, part: int) -> None:
     """Of each plan the text of one target: their functions are the same."""
 
