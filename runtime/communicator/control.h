@@ -2,13 +2,14 @@
 // of its memory, which peers read.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <atomic>
 
 namespace hccc {
 
-// A call of a rank. Plain numbers: it is read while it may be written.
+// A call of a rank: plain numbers, which are copied word by word.
 struct Called {
   uint64_t number = 0;     // from 1; 0: no call yet
   uint64_t signature = 0;  // of all arguments that ranks must agree on
@@ -17,6 +18,9 @@ struct Called {
   char collective[24] = {};
   char library[40] = {};
 };
+
+constexpr size_t CALLED_WORDS = sizeof(Called) / sizeof(uint64_t);
+static_assert(sizeof(Called) % sizeof(uint64_t) == 0, "whole words");
 
 enum class Standing : uint32_t { JOINED = 0, LEFT = 1 };  // LEFT: it has destroyed its communicator
 
@@ -33,7 +37,7 @@ struct Control {
   std::atomic<uint32_t> turn;  // odd while `called` is written
   std::atomic<Standing> standing;
   std::atomic<uint32_t> beat;  // grows while the rank's monitor runs
-  Called called;
+  std::atomic<uint64_t> called[CALLED_WORDS];  // a Called, which is read while it may be written
   std::atomic<uint64_t> kinds[2];  // of calls that may be cut: number, and whether this rank copies
   std::atomic<uint32_t> mapped[MOST_WINDOWS];  // peers that have mapped each piece of device memory
   std::atomic<uint32_t> maps;      // 1 + the rank whose memory this rank maps now; 0: none

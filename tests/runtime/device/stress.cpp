@@ -10,9 +10,9 @@
 
 #define CHECK(call)                                                       \
   do {                                                                    \
-    const hcccrtError_t error = call;                                     \
-    if (error) {                                                          \
-      std::fprintf(stderr, "%s: %s\n", #call, hcccrtGetErrorString(error)); \
+    const hcccrtError_t status = call;                                    \
+    if (status) {                                                         \
+      std::fprintf(stderr, "%s: %s\n", #call, hcccrtGetErrorString(status)); \
       return false;                                                       \
     }                                                                     \
   } while (0)
