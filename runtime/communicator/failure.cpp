@@ -6,6 +6,11 @@
 #include "libraries.h"
 
 namespace hccc {
+namespace {
+
+constexpr std::chrono::milliseconds SUSPICION(500);
+
+}  // namespace
 
 bool Failure::set(hcccResult_t code, const std::string &text) {
   {
@@ -18,6 +23,19 @@ bool Failure::set(hcccResult_t code, const std::string &text) {
   __atomic_compare_exchange_n(&fault_->claimed, &none, static_cast<unsigned>(HCCC_ABORT_REQUEST), false,
                               __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   return true;
+}
+
+void Failure::suspect(hcccResult_t code, const std::string &text) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (suspected_.load(std::memory_order_relaxed)) return;
+  suspected_code_ = code, suspected_text_ = text, suspected_at_ = std::chrono::steady_clock::now();
+  suspected_.store(true, std::memory_order_release);
+}
+
+void Failure::confirm() {
+  if (!suspected_.load(std::memory_order_acquire)) return;
+  if (std::chrono::steady_clock::now() - suspected_at_ < SUSPICION) return;
+  set(suspected_code_, suspected_text_);
 }
 
 std::string Failure::text() const {

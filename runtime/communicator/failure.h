@@ -4,6 +4,7 @@
 #include <hccc/hccc.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <string>
 
@@ -17,6 +18,11 @@ class Failure {
   // Sets the failure if there is none yet, and asks running launches to leave. True: it was the
   // first.
   bool set(hcccResult_t code, const std::string &text);
+  // Sets the failure after half a second, unless another comes first: a peer that is gone may have
+  // left because of a failure that this rank has yet to hear of. confirm() does it, which the monitor
+  // calls.
+  void suspect(hcccResult_t code, const std::string &text);
+  void confirm();
 
   hcccResult_t code() const { return code_.load(std::memory_order_acquire); }
   std::string text() const;
@@ -33,6 +39,10 @@ class Failure {
   mutable std::mutex mutex_;
   std::atomic<hcccResult_t> code_{hcccSuccess};
   std::string text_;
+  std::atomic<bool> suspected_{false};  // the members below are set
+  hcccResult_t suspected_code_ = hcccSuccess;
+  std::string suspected_text_;
+  std::chrono::steady_clock::time_point suspected_at_;
   hccc_fault own_{};
   hccc_fault *fault_ = &own_;
 };

@@ -133,6 +133,7 @@ void Monitor::run() {
     watch_();
     if (running.load(std::memory_order_acquire)) compare_calls();
     check_deadline();
+    failure_.confirm();
     share_failure();
   }
 }

@@ -111,8 +111,11 @@ Network::~Network() { hccc_transport_close(transport_); }
 
 void Network::failed(void *self, int rank, const char *message) {
   auto *of = static_cast<Network *>(self);
-  of->failure_.set(rank == of->rank_ ? hcccInternalError : hcccRemoteError,
-                   text_of("rank %d, over the network: %s", rank, message));
+  const std::string text = text_of("rank %d, over the network: %s", rank, message);
+  if (rank == of->rank_)
+    of->failure_.set(hcccInternalError, text);
+  else
+    of->failure_.suspect(hcccRemoteError, text);
 }
 
 // Leaves a word of the reason: UCX writes its own to stderr alone.

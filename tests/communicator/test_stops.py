@@ -227,7 +227,4 @@ def test_the_campaign() -> None:
     """A few trials of `benchmarks.stops`, cut cables too."""
     outcomes = stops.measured([stops.drawn(k, DEADLINE_S, 1 + k % 2) for k in range(12)], 4)
     for one in outcomes:
-        assert not one.hung and one.over < MORE_S, one
-    # A rank may first hear of one that left because of the struck rank, and name that.
-    unnamed = sum(len(one.unnamed) for one in outcomes)
-    assert unnamed <= 0.1 * sum(one.survivors for one in outcomes), outcomes
+        assert not one.hung and not one.unnamed and one.over < MORE_S, one
