@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from hccc.base.diagnostics import fail
@@ -24,14 +23,18 @@ TYPES = (
     "float8e5m2",
 )
 REDUCTIONS = ("sum", "prod", "max", "min", "avg")
-Lengths = Callable[[int, int], tuple[int, int]]
+
+
+_NUMBERS = {name: number for number, name in enumerate(TYPES)}
+_REDUCTION_NUMBERS = {name: number for number, name in enumerate(REDUCTIONS)}
 
 
 def reduction_of(op: str) -> int:
     """Returns the number of a reduction. Raises UserError E411."""
-    if op not in REDUCTIONS:
+    number = _REDUCTION_NUMBERS.get(op)
+    if number is None:
         raise fail("E411", f"unknown reduction `{op}`", help=f"one of: {', '.join(REDUCTIONS)}")
-    return REDUCTIONS.index(op)
+    return number
 
 
 def buffer_on(
@@ -51,22 +54,30 @@ def buffer_on(
     raise fail("E473", message, help=remedy)
 
 
-def check_alike(name: str, given: Sequence[ArrayBuffer]) -> str:
-    """Returns the dtype that all buffers have. Raises UserError E473 where they differ."""
-    if not given:
+def number_of_type(name: str, s: ArrayBuffer | None, r: ArrayBuffer | None) -> int:
+    """Returns the hcccDataType_t that both buffers have. Raises UserError E473 where they
+    differ."""
+    if s is not None and r is not None and s.dtype != r.dtype:
+        raise fail("E473", f"{name}: send is {s.dtype}, receive {r.dtype}")
+    one = r if s is None else s
+    if one is None:
         raise fail("E473", f"{name}: neither a send nor a receive buffer")
-    if len({one.dtype for one in given}) > 1:
-        raise fail("E473", f"{name}: send is {given[0].dtype}, receive {given[1].dtype}")
-    return given[0].dtype
+    return _NUMBERS[one.dtype]
 
 
-def check_lengths(
-    name: str, s: ArrayBuffer | None, r: ArrayBuffer | None, lengths: Lengths
-) -> None:
-    """Compares the lengths of both buffers with those that the collective needs for them. Raises
-    UserError E473."""
-    if s and r:
-        wanted = lengths(s.count, r.count)
-        if (s.count, r.count) != wanted:
-            message = f"{name}: {s.count} elements sent and {r.count} received"
-            raise fail("E473", message, help=f"{wanted[0]} and {wanted[1]} would fit")
+def block_length(
+    name: str, s: ArrayBuffer | None, r: ArrayBuffer | None, blocks: tuple[int, int]
+) -> int:
+    """Returns the elements of a collective's block, with so many blocks in the send and in the
+    receive buffer. Raises UserError E473 where the buffers have other lengths."""
+    in_s, in_r = blocks
+    by_send = s is not None and (r is None or in_s <= in_r)
+    whole, parts = (s, in_s) if by_send else (r, in_r)
+    assert whole is not None
+    block = whole.elements // parts
+    if (s is None or s.elements == block * in_s) and (r is None or r.elements == block * in_r):
+        return block
+    if s is not None and r is not None:
+        message = f"{name}: {s.elements} elements sent and {r.elements} received"
+        raise fail("E473", message, help=f"{block * in_s} and {block * in_r} would fit")
+    raise fail("E473", f"{name}: {whole.elements} elements are no {parts} blocks")

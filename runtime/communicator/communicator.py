@@ -21,14 +21,13 @@ from hccc.base.diagnostics import fail
 from hccc.base.dtypes import ALIASES
 from hccc.runtime.communicator.buffers import (
     TYPES,
-    Lengths,
+    block_length,
     buffer_on,
-    check_alike,
-    check_lengths,
+    number_of_type,
     reduction_of,
 )
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
-from hccc.runtime.communicator.groups import group
+from hccc.runtime.communicator.groups import group, in_group
 from hccc.runtime.communicator.rank import CommunicatorRank, handle_of, unique_id
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.device.arrays import ArrayBuffer
@@ -66,56 +65,39 @@ class Communicator(CommunicatorRank):
         self, send: Any, receive: Any = None, op: str = "sum", stream: _Stream = None
     ) -> None:
         """Reduces all `send` into every rank; in place without `receive`."""
-        self._one("AllReduce", send, receive, lambda s, r: (s, s), op, stream=stream)
+        self._one("AllReduce", send, receive, (1, 1), stream, op)
 
     def all_gather(self, send: Any, receive: Any, stream: _Stream = None) -> None:
         """Gathers all `send` at every rank, in the order of ranks."""
-        self._one("AllGather", send, receive, lambda s, r: (s, s * self.n_ranks), stream=stream)
+        self._one("AllGather", send, receive, (1, self.n_ranks), stream)
 
     def reduce_scatter(
         self, send: Any, receive: Any, op: str = "sum", stream: _Stream = None
     ) -> None:
         """Reduces block r of all `send` into rank r."""
-        self._one(
-            "ReduceScatter",
-            send,
-            receive,
-            lambda s, r: (r * self.n_ranks, r),
-            op,
-            count=1,
-            stream=stream,
-        )
+        self._one("ReduceScatter", send, receive, (self.n_ranks, 1), stream, op)
 
     def all_to_all(self, send: Any, receive: Any, stream: _Stream = None) -> None:
         """Sends block r of every `send` to rank r, which receives in the order of ranks."""
-        n = self.n_ranks
-        self._one("AllToAll", send, receive, lambda s, r: (s // n * n, s), parts=n, stream=stream)
+        self._one("AllToAll", send, receive, (self.n_ranks, self.n_ranks), stream)
 
     def broadcast(self, buffer: Any, root: int, stream: _Stream = None) -> None:
         """Copies the root's buffer to every rank, in place."""
-        self._one("Broadcast", buffer, None, lambda s, r: (s, s), root=root, stream=stream)
+        self._one("Broadcast", buffer, None, (1, 1), stream, root=root)
 
     def reduce(
         self, send: Any, receive: Any, root: int, op: str = "sum", stream: _Stream = None
     ) -> None:
         """Reduces all `send` into the root. receive: None at other ranks."""
-        self._one(
-            "Reduce", send, receive, lambda s, r: (s, s), op, root=root, alone=True, stream=stream
-        )
+        self._one("Reduce", send, receive, (1, 1), stream, op, root=root, alone=True)
 
     def gather(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
         """Gathers all `send` at the root, in the order of ranks. receive: None at other ranks."""
-        n = self.n_ranks
-        self._one(
-            "Gather", send, receive, lambda s, r: (s, s * n), root=root, alone=True, stream=stream
-        )
+        self._one("Gather", send, receive, (1, self.n_ranks), stream, root=root, alone=True)
 
     def scatter(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
         """Copies block r of the root's `send` to rank r. send: None at other ranks."""
-        n = self.n_ranks
-        self._one(
-            "Scatter", send, receive, lambda s, r: (r * n, r), root=root, count=1, stream=stream
-        )
+        self._one("Scatter", send, receive, (self.n_ranks, 1), stream, root=root)
 
     def run(
         self,
@@ -133,11 +115,9 @@ class Communicator(CommunicatorRank):
             if receive is None
             else buffer_on(self.platform, name, "receive", receive, writable=True)
         )
-        given = [one for one in (s, r) if one]
-        dtype = check_alike(name, given)
-        words: list[Any] = [name.encode(), s and s.pointer, r and r.pointer, count]
-        words += [TYPES.index(dtype), reduction_of(op)]
-        self._launch("Run", words, given, stream)
+        type_ = number_of_type(name, s, r)
+        words = (name.encode(), s and s.pointer, r and r.pointer, count, type_, reduction_of(op))
+        self._launch("Run", words, s, r, stream)
 
     def prepared(
         self, name: str, send: int | None, receive: int | None, count: int, dtype: str, op: str
@@ -157,43 +137,58 @@ class Communicator(CommunicatorRank):
         name: str,
         send: Any,
         receive: Any,
-        lengths: Lengths,
+        blocks: tuple[int, int],
+        stream: _Stream,
         op: str | None = None,
         *,
-        stream: _Stream,
         root: int | None = None,
-        count: int = 0,
-        parts: int = 1,
         alone: bool = False,
     ) -> None:
-        """Makes a call. lengths: the lengths that both buffers need, by those that they have;
-        count: which of them has a block, in `parts` parts; alone: without `receive` this rank has
-        no such buffer, rather than an in-place call."""
+        """Makes a call. blocks: of the send and of the receive buffer; alone: without `receive`
+        this rank has no such buffer, rather than an in-place call."""
         in_place = receive is None and not alone
-        writes = in_place and root != self.rank
-        s = None if send is None else buffer_on(self.platform, name, "send", send, writable=writes)
-        r = (
-            None
-            if receive is None
-            else buffer_on(self.platform, name, "receive", receive, writable=True)
+        platform = self.platform
+        s = r = None
+        if send is not None:
+            writes = in_place and root != self.rank
+            s = buffer_on(platform, name, "send", send, writable=writes)
+        if receive is not None:
+            r = buffer_on(platform, name, "receive", receive, writable=True)
+        elif in_place:
+            r = s
+        type_ = number_of_type(name, s, r)
+        words = [] if op is None else [reduction_of(op)]
+        if root is not None:
+            words.append(root)
+        self._launch(
+            name,
+            (
+                s and s.pointer,
+                r and r.pointer,
+                block_length(name, s, r, blocks),
+                type_,
+                *words,
+            ),
+            s,
+            r,
+            stream,
         )
-        r = s if in_place else r
-        given = [one for one in (s, r) if one is not None]
-        dtype = check_alike(name, given)
-        check_lengths(name, s, r, lengths)
-        block = (s, r)[count] or given[0]
-        words: list[Any] = [s and s.pointer, r and r.pointer, block.count // parts]
-        words.append(TYPES.index(dtype))
-        words += [] if op is None else [reduction_of(op)]
-        words += [] if root is None else [root]
-        self._launch(name, words, given, stream)
 
     def _launch(
-        self, name: str, words: list[Any], given: list[ArrayBuffer], stream: _Stream
+        self,
+        name: str,
+        words: tuple[Any, ...],
+        s: ArrayBuffer | None,
+        r: ArrayBuffer | None,
+        stream: _Stream,
     ) -> None:
-        handle, queue = self.handle, handle_of(stream)
-        check(library().call(name, *words, handle, queue))
-        self._kept.keep([one.owner for one in given], bool(queue) or self.platform != "cpu")
+        queue = None if stream is None else handle_of(stream)
+        result = library().function(name)(*words, self.handle, queue)
+        if result:
+            check(result)
+        later = queue is not None or self.platform != "cpu"
+        if later or in_group():
+            self._kept.keep([one.owner for one in (s, r) if one is not None], later)
 
 
 def allocate(shape: int | tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:

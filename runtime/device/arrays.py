@@ -8,15 +8,17 @@ Work on the array that is under way is not waited for: launches go into the arra
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.dtypes import ALIASES, BY_NAME
+from hccc.runtime.layout import DTYPES
 
 # DLDeviceType → platform and whether devices address it as their own.
 _DEVICES: Mapping[int, str] = {
@@ -36,13 +38,14 @@ _DTYPES: Mapping[tuple[int, int], str] = {
     (10, 8): "float8e4m3",  # kDLFloat8_e4m3fn
     (12, 8): "float8e5m2",
 }
+_NUMPY_DTYPES: Mapping[np.dtype[Any], str] = {kind: name for name, kind in DTYPES.items()}
+_Byte = ctypes.c_char
 _READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 _NO_WAIT = -1  # `stream` of __dlpack__: the exporter waits for nothing
 _MAJOR = 1  # of DLPack
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayBuffer:
+class ArrayBuffer(NamedTuple):
     """The memory of a contiguous array.
 
     pointer: its first byte; dtype: one of `hccc.base.dtypes`; platform: whose device it is on, with
@@ -51,7 +54,7 @@ class ArrayBuffer:
 
     pointer: int
     bytes: int
-    count: int
+    elements: int
     dtype: str
     shape: tuple[int, ...]
     platform: str
@@ -60,8 +63,7 @@ class ArrayBuffer:
     owner: object
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """The description of an array by its exporter; strides in elements, None: contiguous."""
 
     pointer: int
@@ -76,11 +78,61 @@ class _Seen:
 
 def buffer_of(array: Any, *, writable: bool = False) -> ArrayBuffer:
     """Finds the memory of `array`, which must lie in C order without gaps. writable: it will be
-    written.
+    written. A tensor of PyTorch that requires a gradient is read and written as `array.detach()`:
+    gradients do not pass through a call.
 
     Raises UserError E471.
     """
-    seen = _ask(array)
+    kind = type(array)
+    if kind is np.ndarray:
+        plain = _plain_numpy(array)
+    elif kind.__module__ in ("torch", "torch.nn.parameter"):
+        plain = _plain_tensor(array)
+    else:
+        plain = None
+    return plain or _described(array, writable)
+
+
+def _plain_numpy(array: np.ndarray[Any, Any]) -> ArrayBuffer | None:
+    """Finds the memory of an array without anything to refuse, quickly; None: another array."""
+    flags, dtype = array.flags, _NUMPY_DTYPES.get(array.dtype)
+    if dtype is None or not flags.c_contiguous or not flags.writeable:
+        return None
+    try:
+        pointer = ctypes.addressof(_Byte.from_buffer(array.data))  # the quickest way to an address
+    except (TypeError, ValueError):  # no elements, or of a type that buffers do not have
+        pointer = array.ctypes.data
+    return ArrayBuffer(pointer, array.nbytes, array.size, dtype, array.shape, "cpu", 0, True, array)
+
+
+def _plain_tensor(array: Any) -> ArrayBuffer | None:
+    """Finds the memory of a tensor of PyTorch, as `_plain_numpy`."""
+    torch = sys.modules["torch"]
+    if type(array) is not torch.Tensor and type(array) is not torch.nn.Parameter:
+        return None
+    if not array.is_cpu or array.layout is not torch.strided:
+        return None
+    try:
+        dtype = _tensor_dtypes().get(array.dtype)
+        if dtype is None or array.is_conj() or array.is_neg() or not array.is_contiguous():
+            return None
+        pointer, count = array.data_ptr(), array.numel()
+    except RuntimeError:  # it has no memory, as in a trace
+        return None
+    size = count * array.itemsize
+    return ArrayBuffer(pointer, size, count, dtype, array.shape, "cpu", 0, True, array)
+
+
+@cache
+def _tensor_dtypes() -> dict[Any, str]:
+    """Returns the dtypes of the imported PyTorch that hccc has, with their names."""
+    torch = sys.modules["torch"]
+    names = (*BY_NAME, *ALIASES)
+    return {getattr(torch, name): ALIASES.get(name, name) for name in names if hasattr(torch, name)}
+
+
+def _described(array: Any, writable: bool) -> ArrayBuffer:
+    seen = _ask(array.detach() if getattr(array, "requires_grad", False) is True else array)
     count = prod(seen.shape)
     if count and not _is_contiguous(seen.shape, seen.strides):
         raise _refuse(array, "is not contiguous", "copy it: `ascontiguousarray`, `.contiguous()`")
@@ -264,9 +316,7 @@ def _capsule(array: Any) -> Any:
             return array.__dlpack__(stream=stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise _refuse(
-            array, f"gives no memory away: {lines[0]}", "`.detach()`, or a copy"
-        ) from error
+        raise _refuse(array, f"gives no memory away: {lines[0]}", "pass a copy") from error
 
 
 def _opened(array: Any, capsule: Any) -> tuple[_Tensor, bool]:

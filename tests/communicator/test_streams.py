@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -12,19 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import library as runtime
 from hccc.runtime.device.device_layer import library as device_layer
-from hccc.runtime.device.stream import Stream, on_cpu
+from hccc.runtime.device.stream import Stream
 from tests.communicator.conftest import Library
 from tests.communicator.world import Lost, alone, in_threads, loaded, run, start
 from tests.emit import plans
 from tests.marks import slow
 
 COUNT, RANKS = 1003, 3
-_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_KEPT: list[Any] = []
 
 Run = Callable[..., list[Any]]
 
@@ -50,18 +50,10 @@ def total(turn: int = 0) -> Any:
     return sum(pattern(r, turn) for r in range(RANKS))
 
 
-def then(stream: Stream, body: Callable[[], object]) -> None:
-    """Enqueues a call of a function in a stream."""
-    made = _FUNCTION(lambda _: body() and None)
-    _KEPT.append(made)
-    with on_cpu():
-        device_layer().call("LaunchHostFunc", stream.handle, made, None)
-
-
 def gate(stream: Stream) -> threading.Event:
     """Stops a stream until the returned event is set."""
     made = threading.Event()
-    then(stream, lambda: made.wait(20))
+    stream.then(lambda: made.wait(20))
     return made
 
 
@@ -80,9 +72,9 @@ def queued(communicator: Communicator, sums: Path) -> bool:
             x, y = buffers(c, 0, shared)
             x[:] = 0
             held = gate(stream)
-            then(stream, lambda x=x: np.copyto(x, pattern(c.rank)))  # type: ignore[misc]
+            stream.then(lambda x=x: np.copyto(x, pattern(c.rank)))  # type: ignore[misc]
             c.all_reduce(x, y, stream=stream)
-            then(stream, lambda y=y: np.multiply(y, 2, out=y))  # type: ignore[misc]
+            stream.then(lambda y=y: np.multiply(y, 2, out=y))  # type: ignore[misc]
             assert not c.done and not y.any()
             held.set()
             stream.synchronize()
@@ -134,7 +126,7 @@ def inside(communicator: Communicator, sums: Path) -> str:
             texts.append(f"{error.result.name} {error.text}")
 
     with Stream() as stream:
-        then(stream, host)
+        stream.then(host)
         stream.synchronize()
     assert np.array_equal(y, total()) and c.error is Result.SUCCESS
     return texts[0]
@@ -325,6 +317,50 @@ def stalled(communicator: Communicator, sums: Path) -> Any:
     raise AssertionError("nobody was told")
 
 
+def completed(communicator: Communicator, sums: Path) -> bool:
+    """Checks that functions and events in a stream come when its calls are done."""
+    c = loaded(communicator, sums)
+    x, y = buffers(c)
+    seen: list[Any] = []
+    with Stream() as stream, Stream() as other:
+        held = gate(stream)
+        c.all_reduce(x, y, stream=stream)
+        stream.then(lambda: seen.append(y.copy()))
+        event = stream.record()
+        other.wait(event)
+        other.then(lambda: seen.append("other"))
+        assert not event.reached and not seen
+        held.set()
+        event.synchronize()
+        assert event.reached
+        other.synchronize()
+        assert seen[1:] == ["other"] and np.array_equal(seen[0], total())
+        assert stream.record().milliseconds_since(event) >= 0
+        event.destroy()
+        with pytest.raises(UserError, match="E472"):
+            event.synchronize()
+    return True
+
+
+def test_completion_without_a_thread_of_ones_own(sums: Path, everywhere: Run) -> None:
+    assert everywhere(RANKS, completed, sums) == [True] * RANKS
+
+
+def test_functions_of_a_graph_live_as_long_as_its_launches() -> None:
+    calls: list[int] = []
+    with Stream() as stream:
+        with stream.capture() as graph:
+            stream.then(lambda: calls.append(1))
+        held = gate(stream)
+        for _ in range(3):
+            graph.launch(stream)
+        graph.destroy()
+        gc.collect()
+        held.set()
+        stream.synchronize()
+    assert calls == [1] * 3
+
+
 @pytest.mark.slow
 def test_a_stream_that_does_not_come_to_a_call(sums: Path) -> None:
     found = start(RANKS, stalled, sums, environment={"HCCC_TIMEOUT": "1.5"}).outcomes()
@@ -340,7 +376,7 @@ def graphs(communicator: Communicator, sums: Path, star: Path) -> bool:
         x, y = buffers(c)
         with stream.capture() as graph:
             c.all_reduce(x, y, stream=stream)
-            then(stream, lambda: np.add(y, 1, out=y))
+            stream.then(lambda: np.add(y, 1, out=y))
             c.run("star", y, y, COUNT, stream=stream)
         stream.synchronize()
         assert not y.any() and c.done

@@ -128,7 +128,7 @@ def test_gaps_are_seen_as_numpy_sees_them(data: st.DataObject) -> None:
     view = view.transpose(data.draw(st.permutations(range(view.ndim))))
     for given_ in (view, ForeignArray(view)):
         if view.flags.c_contiguous:
-            assert buffer_of(given_).count == view.size
+            assert buffer_of(given_).elements == view.size
             if view.size:
                 assert buffer_of(given_).pointer == view.ctypes.data
         else:
@@ -275,7 +275,9 @@ def test_arrays_of_libraries_that_are_here(library: str) -> None:
     assert found.platform == ("cpu" if library == "torch" else "cuda")
     if library == "torch":
         assert buffer_of(array.bfloat16()).dtype == "bfloat16"
-        with pytest.raises(UserError, match="E471"):
-            buffer_of(array.requires_grad_())
+        assert buffer_of(array.requires_grad_(), writable=True).pointer == pointer
+        for refused in (array.detach().t(), array.detach().to_sparse()):
+            with pytest.raises(UserError, match="E471"):
+                buffer_of(refused)
         if module.cuda.is_available():
             assert buffer_of(array.detach().cuda()).platform in ("cuda", "hip")
