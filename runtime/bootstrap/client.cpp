@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ const size_t kMostMessages = 65536;  // unread messages
 const double kAnswer_s = 0.7;        // in which the hub says who is missing, after a deadline
 
 void raise_event(const Fd &event) {
+  if (!event) return;  // nobody waits for it
   const uint64_t one = 1;
   while (write(event.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
@@ -42,11 +44,20 @@ Frame Client::call(CallKind kind, const void *own, size_t bytes, const Deadline 
     fail(kBadArgument, rank, "%zu bytes: one rank may give %u", bytes,
          HCCC_BOOTSTRAP_MAX_BYTES);
   uint64_t seq;
+  // The event exists during calls only, so that a communicator at rest has few descriptors.
+  struct Closing {
+    Client *client;
+    ~Closing() {
+      std::lock_guard<std::mutex> lock(client->lock_);
+      client->answer_event_.close();
+    }
+  } const closing{this};
   {
     std::lock_guard<std::mutex> lock(lock_);
     seq = ++seq_;
     answered_ = knows_missing_ = false;
-    lower_event(answer_event_);
+    answer_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!answer_event_) fail_errno("no event descriptor");
     const auto *data = static_cast<const char *>(own);
     link_.send(encode(kContribution, kind, seq, bytes ? std::string(data, bytes) : std::string()));
     link_.flush();

@@ -191,10 +191,9 @@ void Client::start_hub(Fd listener, Link root) {
 void Client::watch_link() {
   watch_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   pending_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  answer_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event = {};
   event.events = EPOLLIN;
-  if (!watch_ || !pending_event_ || !answer_event_ ||
+  if (!watch_ || !pending_event_ ||
       epoll_ctl(watch_.get(), EPOLL_CTL_ADD, link_.fd(), &event) != 0 ||
       epoll_ctl(watch_.get(), EPOLL_CTL_ADD, pending_event_.get(), &event) != 0)
     fail_errno("cannot watch the connection");

@@ -130,13 +130,13 @@ void Host::map(std::vector<int> &files, size_t arena_bytes) {
     heaps_.emplace_back();
     if (!near) continue;
     Arena &arena = arenas_.back();
-    arena.file = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
-    arena.fixed = Mapping(arena.file.descriptor(), 0, CONTROL_BYTES + FLAG_BYTES);
+    const SharedFile file = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
+    arena.fixed = Mapping(file.descriptor(), 0, CONTROL_BYTES + FLAG_BYTES);
     if (!device_memory_) {
       // The network may write into the own scratch at any time: all of it stays where it is.
       const bool whole = all_near < joined_.size() && r == static_cast<size_t>(rank_);
       const size_t bytes = whole ? scratch_bytes_ : std::min(scratch_bytes_, FIRST_SCRATCH);
-      arena.scratch = Mapping(arena.file.descriptor(), CONTROL_BYTES + FLAG_BYTES, bytes);
+      arena.scratch = Mapping(file.descriptor(), CONTROL_BYTES + FLAG_BYTES, bytes);
     }
     const int second = std::exchange(files[2 * r + 1], -1);
     if (device_memory_) {

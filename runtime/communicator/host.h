@@ -80,9 +80,8 @@ class Host {
   void map(std::vector<int> &files, size_t arena_bytes);
   void fill_tables();
 
-  // A rank's control page, flags and scratch, in one file; without a file: of another host.
+  // A rank's control page, flags and scratch, of one file; of another host: nothing.
   struct Arena {
-    SharedFile file;
     Mapping fixed;    // control page and flags
     Mapping scratch;  // as much as calls have needed so far
   };

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <system_error>
 #include <utility>
 
+#include "forks.h"
 #include "log.h"
 #include "signals.h"
 
@@ -33,6 +35,24 @@ struct Message {
 static_assert(sizeof(Message) <= HCCC_BOOTSTRAP_MAX_MESSAGE, "the size of a message");
 static_assert(sizeof(Called) <= sizeof(Message::text), "a message has room for a call");
 
+// Returns a descriptor of a process, readable when it has ended, the same for all communicators
+// while it lives; null where the system gives none.
+std::shared_ptr<const Descriptor> process_descriptor(int process) {
+  static auto *opened = new std::map<int, std::weak_ptr<const Descriptor>>;  // outlives every thread
+  std::lock_guard<std::mutex> lock(process_mutex());
+  for (auto it = opened->begin(); it != opened->end();) it = it->second.expired() ? opened->erase(it) : std::next(it);
+  std::weak_ptr<const Descriptor> &kept = (*opened)[process];
+  std::shared_ptr<const Descriptor> found = kept.lock();
+  if (found) {  // of an earlier process with this number, where that has ended
+    pollfd ended = {found->get(), POLLIN, 0};
+    if (poll(&ended, 1, 0) == 0) return found;
+  }
+  const int made = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  if (made < 0) return nullptr;
+  kept = found = std::make_shared<const Descriptor>(made);
+  return found;
+}
+
 }  // namespace
 
 Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank,
@@ -44,8 +64,7 @@ Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, 
       knows_last_call_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r) && host.process(r) != getpid())
-      processes_[static_cast<size_t>(r)] =
-          Descriptor(static_cast<int>(syscall(SYS_pidfd_open, host.process(r), 0)));
+      processes_[static_cast<size_t>(r)] = process_descriptor(host.process(r));
   stop_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (stop_.get() < 0) throw system_error("no event descriptor");
   const SignalsBlocked blocked;
@@ -119,8 +138,8 @@ void Monitor::run() {
     std::vector<pollfd> files = {{stop_.get(), POLLIN, 0}, {hccc_bootstrap_poll_fd(bootstrap_), POLLIN, 0}};
     std::vector<int> of;
     for (size_t r = 0; r < processes_.size(); ++r) {
-      if (processes_[r].get() < 0) continue;
-      files.push_back({processes_[r].get(), POLLIN, 0});
+      if (!processes_[r]) continue;
+      files.push_back({processes_[r]->get(), POLLIN, 0});
       of.push_back(static_cast<int>(r));
     }
     poll(files.data(), files.size(), PERIOD_MS);
@@ -163,7 +182,7 @@ void Monitor::handle_departure(int rank, bool orderly) {
   if (rank < 0 || r >= left_.size() || rank == rank_ || left_[r]) return;
   left_[r] = true;
   liveness_.forget(rank);
-  processes_[r] = Descriptor();
+  processes_[r].reset();
   const bool left = host_.near(rank) &&
                     host_.control(rank).standing.load(std::memory_order_acquire) == Standing::LEFT;
   HCCC_LOG(INFO, INIT, rank_, "rank %d is gone%s", rank, left || orderly ? ", as announced" : "");

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -60,7 +61,8 @@ class Monitor {
   Liveness liveness_;
   const bool several_hosts_;
   std::mutex sharing_;  // of this rank's Told
-  std::vector<Descriptor> processes_;  // of every other process of this host; -1: none, or ended
+  // Of every other process of this host; null: none, or it has ended.
+  std::vector<std::shared_ptr<const Descriptor>> processes_;
   std::vector<bool> left_;
   std::vector<Called> last_calls_;  // of ranks of other hosts that have left; number 0: of none
   std::vector<bool> knows_last_call_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,27 @@ def grows(communicator: Communicator, place: Path) -> bool:
 def test_scratch_grows(library: Library) -> None:
     plan = plans.compiled(plans.ring_allreduce(2), transport=Transport.STAGED)
     assert run(2, grows, library(plan)) == [True] * 2
+
+
+def descriptors(communicator: Communicator) -> list[int]:
+    """Counts the descriptors that two more communicators add, and those left after their end."""
+
+    def count() -> int:
+        communicator.split(None)  # all ranks have come here
+        return len(os.listdir("/proc/self/fd"))
+
+    counts = [count()]
+    for _ in range(2):
+        made = communicator.split(0)
+        assert made is not None
+        counts.append(count())
+        made.destroy()
+        counts.append(count())
+    return counts
+
+
+def test_descriptors_of_a_communicator() -> None:
+    """Rank 0 has a connection to each other rank; what is of processes is there once."""
+    for rank, (before, first, after, second, last) in enumerate(run(4, descriptors)):
+        assert first - before <= (8 if rank == 0 else 4)
+        assert (second - after, after, last) == (first - before, before, before)
