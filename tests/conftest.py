@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
 UPDATE = "look at the text, then run pytest with --update-golden"
+LEVELS = {"not slow": "-O0", "slow": "-O1"}  # of the suites; users have -O3
 _PASSED = pytest.StashKey[bool]()
 
 
@@ -26,11 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Restores Ctrl-C for this process and its children: shells start background jobs, and nohup
-    starts its command, with it ignored. Has the quick suite compile faster."""
+    starts its command, with it ignored. Has both suites compile faster than users do."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.option.markexpr == "not slow":
-        os.environ.setdefault("HCCC_CXXFLAGS", "-O0")
+    if config.option.markexpr in LEVELS:
+        os.environ.setdefault("HCCC_CXXFLAGS", LEVELS[config.option.markexpr])
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
 
 
@@ -68,6 +69,13 @@ def golden_folder(test: str) -> Path:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Returns an environment with the wheel; tests install nothing else there."""
     return shared(root_of(tmp_path_factory) / "installed")
+
+
+@pytest.fixture
+def flags_of_users(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiles with the options that users have; not in the quick suite."""
+    if request.config.option.markexpr != "not slow":
+        monkeypatch.delenv("HCCC_CXXFLAGS", raising=False)
 
 
 @pytest.fixture

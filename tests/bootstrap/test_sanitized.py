@@ -23,8 +23,8 @@ def test_ranks_as_threads(sanitizer: str, tmp_path: Path) -> None:
     command: list[str | Path] = [
         "g++",
         "-std=c++17",
-        "-O1",
-        "-g",
+        "-O0",
+        "-g1",
         "-pthread",
         f"-fsanitize={sanitizer}",
         "-fno-sanitize-recover=all",

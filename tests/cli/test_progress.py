@@ -80,11 +80,14 @@ def test_compiling_loops_says_so(tmp_path: Path) -> None:
     program = COMMAND[2].replace(
         "from", "from hccc.cli import progress\nprogress.PATIENCE = progress.LOOK = 0.01\nfrom"
     )
-    run = subprocess.run(
+    run = subprocess.Popen(
         [*COMMAND[:2], program, "check", EXAMPLES / "sendrecv.rccl"],
-        capture_output=True,
+        stderr=subprocess.PIPE,
         text=True,
         env=environment(HCCC_PROGRESS="", HCCC_LOOPS="compiled", NUMBA_CACHE_DIR=str(tmp_path)),
     )
-    assert run.returncode == 0
-    assert " … (compiling loops, once)\n" in run.stderr
+    with run:
+        assert run.stderr
+        said = next((line for line in run.stderr if "compiling" in line), "")
+        run.kill()  # compiling the rest would take long
+    assert said.endswith(" … (compiling loops, once)\n")

@@ -17,6 +17,7 @@ from tests.communicator.world import loaded, start
 from tests.emit import plans
 from tests.marks import LONG
 
+pytestmark = pytest.mark.usefixtures("flags_of_users")
 RANKS, MOST, CALLS = 4, 1 << 14, 5_000 * LONG
 SECONDS = 600 * LONG  # where others have the cores
 SLACK = 4 << 20  # bytes that a process's own memory may grow by

@@ -16,6 +16,7 @@ from hccc.testing.kernels import launch, wrong_elements
 from tests.health_checks import EVERY_CHECK
 from tests.marks import LONG
 
+pytestmark = pytest.mark.usefixtures("flags_of_users")
 MANY = pytest.mark.parametrize("examples", [4, pytest.param(15 * LONG, marks=pytest.mark.slow)])
 
 

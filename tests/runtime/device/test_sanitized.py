@@ -24,8 +24,8 @@ def test_many_threads_at_once(sanitizer: str, tmp_path: Path) -> None:
     command: list[str | Path] = [
         "g++",
         "-std=c++17",
-        "-O1",
-        "-g",
+        "-O0",
+        "-g1",
         "-pthread",
         f"-fsanitize={sanitizer}",
         "-fno-sanitize-recover=all",
