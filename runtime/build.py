@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
-from hccc.base.building.build import FLAGS, build_once, digest_of
-from hccc.base.building.compiler import compiler_words, find_compiler, own_options
+from hccc.base.building.build import FLAGS, compile_once, digest_of
+from hccc.base.building.compiler import own_options, processor
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import NAMES, OPS
 from hccc.base.files.libraries import stem_of
@@ -48,7 +47,7 @@ def build_library(
     `include`: directories with the hccc headers where the source's own has none; `flags` come
     after the usual ones. Raises UserError E412 to E414.
     """
-    return _compiled(source, variant, ".so", [*FLAGS, *flags], include)
+    return _Unit(source, variant, [*FLAGS, *flags], include).made(".so")
 
 
 def build_several(
@@ -63,33 +62,54 @@ def build_several(
 
     Each source is compiled by itself, a few at a time. Raises UserError E412 to E414.
     """
-    flags = [flag for flag in FLAGS if flag != "-shared"]
-    pieces = list(product(sources, variants))
-    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
-        made = pool.map(lambda p: _compiled(p[0], p[1], ".o", [*flags, "-c"], include), pieces)
-        objects = [str(path) for path in made]
+    flags = [*(flag for flag in FLAGS if flag != "-shared"), "-c"]
+    objects = [_Unit(source, variant, flags, include) for source in sources for variant in variants]
     entries = " ".join(f"ENTRY({v.dtype}, {v.op})" for v in variants)
-    built = f"-DHCCC_BUILT(ENTRY)={entries}"
-    return _compiled(dispatch, variants[0], ".so", [*FLAGS, built], include, objects)
+    whole = _Unit(dispatch, variants[0], [*FLAGS, f"-DHCCC_BUILT(ENTRY)={entries}"], include)
+
+    def linked() -> list[str]:
+        with ThreadPoolExecutor(max(1, min(len(objects), os.cpu_count() or 1))) as pool:
+            return [str(path) for path in pool.map(lambda unit: unit.made(".o"), objects)]
+
+    return whole.made(".so", linked, [unit.stem() for unit in objects])
 
 
-def _compiled(
-    source: Path,
-    variant: Variant,
-    suffix: str,
-    flags: Sequence[str],
-    include: Sequence[Path],
-    linked: Sequence[str] = (),
-) -> Path:
-    """Compiles `source` with `flags`; linked: objects that go into the result."""
-    source = source.resolve()
-    compiler = find_compiler()
-    options = [*flags, *variant.defines(), *own_options()]
-    searched = [source.parent, *(path.resolve() for path in include)]
-    words = [source.name, *compiler_words(), *options, *linked]
-    name = stem_of(source, digest_of(searched, words), f"{variant.dtype}-{variant.op}")
-    search = [f"-I{path}" for path in searched]
-    return build_once(source, name, suffix, [compiler, *options, *search, str(source), *linked])
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A source that is compiled for a variant with flags; include: directories with headers."""
+
+    source: Path
+    variant: Variant
+    flags: Sequence[str]
+    include: Sequence[Path]
+
+    def _options(self) -> list[str]:
+        return [*self.flags, *self.variant.defines(), *own_options()]
+
+    def _searched(self) -> list[Path]:
+        return [self.source.resolve().parent, *(path.resolve() for path in self.include)]
+
+    def stem(self, linked: Sequence[str] = ()) -> str:
+        """Returns the name of its result; linked: the names of objects that go into that."""
+        words = [self.source.name, processor(), *self._options(), *linked]
+        variant = f"{self.variant.dtype}-{self.variant.op}"
+        return stem_of(self.source.resolve(), digest_of(self._searched(), words), variant)
+
+    def made(
+        self,
+        suffix: str,
+        linked: Callable[[], Sequence[str]] = list,
+        names: Sequence[str] = (),
+    ) -> Path:
+        """Compiles it, unless that is done already. linked: makes the objects that go into it, of
+        these names."""
+        source = self.source.resolve()
+        search = [f"-I{path}" for path in self._searched()]
+
+        def arguments() -> list[str]:
+            return [*self._options(), *search, str(source), *linked()]
+
+        return compile_once(source, self.stem(names), suffix, arguments)
 
 
 def build_all(

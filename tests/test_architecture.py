@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "synth",
     },
     "pictures": {"analysis", "base", "driver", "ir", "lang", "network", "predict", "sim"},
+    "standard": {"base", "driver", "emit", "ir", "passes", "runtime", "synth"},
     "profile": {"base", "driver", "emit", "ir", "lang", "launch", "runtime"},
     "testing": {
         *("base", "driver", "emit", "interop", "ir", "lang", "passes", "proofs", "runtime"),
@@ -54,8 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "api": {"base", "driver", "ir", "pictures", "predict", "proofs", "synth"},
     "cli": {
         *("api", "base", "downstream", "driver", "interop", "ir", "lang", "launch", "network"),
-        *("passes", "pictures", "predict", "profile", "runtime", "shipped", "sim", "synth"),
-        *("testing", "validate"),
+        *("passes", "pictures", "predict", "profile", "runtime", "shipped", "sim", "standard"),
+        *("synth", "testing", "validate"),
     },
     "__main__": {"cli"},
 }

@@ -25,6 +25,7 @@ from hccc.cli.profile import profile
 from hccc.cli.run import run
 from hccc.cli.show import show
 from hccc.cli.sim import sim
+from hccc.cli.standard import standard
 from hccc.cli.synth import synth
 
 # What is imported stays: going through it for cycles, as often as Python does unasked, took a tenth
@@ -54,6 +55,7 @@ for _command in (
     cluster,
     builtin,
     synth,
+    standard,
     config,
 ):
     cli.add_command(_command)

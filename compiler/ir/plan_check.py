@@ -74,7 +74,7 @@ def _header(plan: Plan) -> None:
     fits = len(plan.source) <= MAX_TEXT and plan.source.isprintable()
     _require(fits, "E310", f"source: not one printable line of at most {MAX_TEXT} characters")
     limits = {
-        "collective.n_ranks": (c.n_ranks, 2, MAX_RANKS),
+        "collective.n_ranks": (c.n_ranks, 1, MAX_RANKS),
         "collective.n_chunks": (c.n_chunks, 1, INT),
         "collective.root": (c.root, 0, c.n_ranks - 1 if c.rooted else 0),
         "channels": (plan.channels, 1, MAX_CHANNELS),

@@ -5,6 +5,7 @@
 
 #include "comm.h"
 #include "device_layer.h"
+#include "standard.h"
 
 namespace hccc {
 namespace {
@@ -142,6 +143,26 @@ HCCC_API hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path) {
     hccc::in_turn(comm, [comm, file = std::string(path)](const hccc::Settings &settings) {
       comm->of.load(file, settings.timeout_s);
     });
+  });
+}
+
+HCCC_API hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int root, hcccDataType_t type,
+                                  hcccRedOp_t op, hcccCan_t *answer) {
+  return caught(comm, [&] {
+    check(comm);
+    check(collective, "collective");
+    check(answer, "answer");
+    hccc::Wanted wanted;
+    wanted.collective = collective, wanted.root = root, wanted.type = type, wanted.op = op;
+    *answer = comm->of.can(wanted);
+  });
+}
+
+HCCC_API hcccResult_t hcccSetCommand(const char *const *words) {
+  return caught(nullptr, [&] {
+    std::vector<std::string> all;
+    for (; words && *words; ++words) all.push_back(*words);
+    hccc::set_maker(std::move(all));
   });
 }
 

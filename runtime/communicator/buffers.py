@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hccc.base.diagnostics import fail
+from hccc.base.dtypes import ALIASES
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 
 # hcccDataType_t and hcccRedOp_t, in order.
@@ -34,6 +35,14 @@ def reduction_of(op: str) -> int:
     number = _REDUCTION_NUMBERS.get(op)
     if number is None:
         raise fail("E411", f"unknown reduction `{op}`", help=f"one of: {', '.join(REDUCTIONS)}")
+    return number
+
+
+def number_of_dtype(dtype: str) -> int:
+    """Returns the hcccDataType_t of a name. Raises UserError E411."""
+    number = _NUMBERS.get(ALIASES.get(dtype, dtype))
+    if number is None:
+        raise fail("E411", f"unknown type `{dtype}`", help=f"one of: {', '.join(TYPES)}")
     return number
 
 

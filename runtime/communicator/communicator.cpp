@@ -11,6 +11,7 @@
 
 #include "arguments.h"
 #include "log.h"
+#include "standard.h"
 
 namespace hccc {
 namespace {
@@ -176,6 +177,10 @@ void Communicator::check_not_lost() const {
 void Communicator::load(const std::string &path, double timeout_s) {
   std::lock_guard<std::mutex> lock(calling_);
   check_not_lost();
+  load(path, false, timeout_s);
+}
+
+void Communicator::load(const std::string &path, bool standard, double timeout_s) {
   struct Loaded {
     uint64_t digest;
     int32_t code;
@@ -186,7 +191,7 @@ void Communicator::load(const std::string &path, double timeout_s) {
   std::unique_ptr<Library> library;
   std::string problem;
   try {
-    library = std::make_unique<Library>(path, n_ranks_, host_->target());
+    library = std::make_unique<Library>(path, n_ranks_, host_->target(), standard);
     own.digest = library->description().digest;
     strncpy(own.name, library->description().name, sizeof own.name - 1);
     check_domains(library->description());
@@ -219,6 +224,60 @@ void Communicator::load(const std::string &path, double timeout_s) {
   libraries_.add(std::move(library));
 }
 
+// Returns whether a call that no library does may have one made: a collective on the CPU of one host.
+bool Communicator::makes(const Wanted &wanted) const {
+  if (!wanted.collective || !StandardLibrary::serves(wanted.collective)) return false;
+  if (network_ || strcmp(host_->target(), "cpu") != 0) return false;
+  return rooted(wanted.collective) ? wanted.root >= 0 && wanted.root < n_ranks_ : wanted.root == -1;
+}
+
+hcccCan_t Communicator::can(const Wanted &wanted) const {
+  check_words(wanted);
+  check_not_lost();
+  std::lock_guard<std::mutex> lock(loading_);
+  if (libraries_.find(wanted)) return hcccCanNow;
+  if (!makes(wanted)) return hcccCanNot;
+  return StandardLibrary(wanted, n_ranks_).there() ? hcccCanLoad : hcccCanMake;
+}
+
+// Loads the standard library of a call that no library does. Where it is not there rank 0 makes it,
+// and the others wait for as long as that takes. All ranks have loaded the same libraries, so all
+// come here in the same call; where they do not want the same, all are told, and nothing is lost.
+void Communicator::provide(const Wanted &wanted, double timeout_s) {
+  struct Asked {
+    uint64_t identity;
+    int32_t there, code;
+    char text[496];
+  };
+  const StandardLibrary library(wanted, n_ranks_);
+  std::vector<Asked> all(static_cast<size_t>(n_ranks_));
+  Asked &own = all[static_cast<size_t>(rank_)];
+  const auto share = [&](double seconds) {
+    hccc_bootstrap_error error{};
+    if (hccc_bootstrap_allgather(bootstrap_.get(), all.data(), sizeof(Asked), seconds, &error)) fail_as(error);
+    for (Asked &one : all) one.text[sizeof one.text - 1] = '\0';
+  };
+  own.identity = library.identity(), own.there = library.there();
+  strncpy(own.text, library.text().c_str(), sizeof own.text - 1);
+  share(timeout_s);
+  for (int r = 0; r < n_ranks_; ++r)
+    if (const Asked &one = all[static_cast<size_t>(r)]; one.identity != own.identity)
+      throw Error(hcccInvalidUsage, text_of("rank %d calls %s, for which no library is loaded; rank %d calls %s", r,
+                                            one.text, rank_, library.text().c_str()));
+  if (std::any_of(all.begin(), all.end(), [](const Asked &one) { return !one.there; })) {
+    if (rank_ == 0 && !library.there()) try {
+        library.make([this] { return failure_.code() != hcccSuccess; });
+      } catch (const Error &error) {
+        own.code = error.code;
+        strncpy(own.text, error.what(), sizeof own.text - 1);
+      }
+    share(0);
+    check_not_lost();
+    if (all[0].code) throw Error(static_cast<hcccResult_t>(all[0].code), all[0].text);
+  }
+  load(library.file(), true, timeout_s);
+}
+
 void Communicator::allgather(void *data, size_t bytes_each, double timeout_s) {
   std::lock_guard<std::mutex> lock(calling_);
   check_not_lost();
@@ -242,6 +301,7 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
   check_words(wanted);
   check_not_lost();
   std::lock_guard<std::mutex> lock(loading_);
+  if (!libraries_.find(wanted) && makes(wanted)) return;  // the rest is checked when there is a library
   prepare(wanted, settings);
 }
 
@@ -298,6 +358,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   check_not_lost();
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
+  if (!libraries_.find(wanted) && makes(wanted)) provide(wanted, settings.timeout_s);
   const Prepared prepared = prepare(wanted, settings);
   timeout_ = settings.timeout_s;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;

@@ -40,6 +40,8 @@ class Communicator {
 
   // Loads a library. Collective. Throws Error.
   void load(const std::string &path, double timeout_s);
+  // What there is for a call, without making anything.
+  hcccCan_t can(const Wanted &wanted) const;
   // Checks a call's arguments, also while another call runs. Throws Error.
   void check(const Wanted &wanted, const Settings &settings) const;
   // Makes a collective call; returns when this rank's part is done. Throws Error.
@@ -82,6 +84,9 @@ class Communicator {
   };
 
   void set_up(const TimeLeft &left);
+  void load(const std::string &path, bool standard, double timeout_s);
+  bool makes(const Wanted &wanted) const;
+  void provide(const Wanted &wanted, double timeout_s);
   void leave();
   void check_not_lost() const;
   bool reaches(const char *at, size_t bytes) const;

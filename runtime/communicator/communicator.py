@@ -1,7 +1,7 @@
 """communicator: one rank of a communicator, for Python programs.
 
 comm = Communicator.from_environment()              # of torchrun, mpirun, srun, or HCCC_RANK
-comm.load(Path("kernels"), ["float32"])
+comm.load(Path("kernels"), ["float32"])             # of one's own; without, standard ones are made
 x = comm.empty(1 << 20, "float32")                  # memory that the other ranks reach
 comm.all_reduce(x)
 """
@@ -28,13 +28,13 @@ from hccc.runtime.communicator.buffers import (
 )
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import group, in_group
-from hccc.runtime.communicator.rank import CommunicatorRank, handle_of, unique_id
+from hccc.runtime.communicator.rank import Can, CommunicatorRank, handle_of, unique_id
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.device.arrays import ArrayBuffer
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.layout import DTYPES
 
-__all__ = ["Communicator", "CommunicatorError", "Result", "allocate", "group", "unique_id"]
+__all__ = ["Can", "Communicator", "CommunicatorError", "Result", "allocate", "group", "unique_id"]
 
 _Stream = Stream | int | None
 

@@ -32,3 +32,4 @@
 #include "shared_memory.cpp"
 #include "split.cpp"
 #include "staging.cpp"
+#include "standard.cpp"

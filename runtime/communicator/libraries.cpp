@@ -48,9 +48,12 @@ const char *name_of_type(int type) {
   return type >= 0 && type < hcccNumTypes ? TYPES[type].name : nullptr;
 }
 int bytes_of_type(int type) { return TYPES[type].bytes; }
+const char *name_of_moved(int bytes) {
+  return bytes == 1 ? "uint8" : bytes == 2 ? "float16" : bytes == 4 ? "uint32" : "uint64";  // MOVED_AS of dtypes.py
+}
 const char *name_of_op(int op) { return op >= 0 && op < hcccNumOps ? OPS[op] : nullptr; }
 
-Library::Library(const std::string &path, int n_ranks, const char *target) {
+Library::Library(const std::string &path, int n_ranks, const char *target, bool standard) : standard_(standard) {
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_) throw Error(hcccInvalidArgument, dlerror());
   try {
@@ -68,6 +71,11 @@ Library::Library(const std::string &path, int n_ranks, const char *target) {
 }
 
 Library::~Library() { dlclose(handle_); }
+
+bool Library::does(const Wanted &wanted) const {
+  if (wanted.library) return !strcmp(description_->name, wanted.library);
+  return !strcmp(description_->collective, wanted.collective) && description_->root == wanted.root;
+}
 
 void Library::load_kernels() const {
   void *found = dlsym(handle_, "hccc_load_kernels");
@@ -88,16 +96,29 @@ void Libraries::add(std::unique_ptr<Library> library) {
   loaded_.push_back(std::move(library));
 }
 
+// Returns the last library loaded that passes, or null.
+template <class Passes>
+const Library *Libraries::last(const Passes &passes) const {
+  const auto found = std::find_if(loaded_.rbegin(), loaded_.rend(), [&](const auto &one) { return passes(*one); });
+  return found == loaded_.rend() ? nullptr : found->get();
+}
+
+const Library *Libraries::own(const Wanted &wanted) const {
+  return last([&](const Library &one) { return !one.standard() && one.does(wanted); });
+}
+
+const Library *Libraries::find(const Wanted &wanted) const {
+  const auto built = [&](const Library &one) { return one.built_for(wanted.type, wanted.op); };
+  const Library *found = own(wanted);
+  if (found)
+    found = last([&](const Library &one) { return one.description().digest == found->description().digest && built(one); });
+  if (found || wanted.library) return found;
+  return last([&](const Library &one) { return one.standard() && one.does(wanted) && built(one); });
+}
+
 const Library &Libraries::fit(const Wanted &wanted) const {
-  const Library *first = nullptr;
-  for (auto it = loaded_.rbegin(); it != loaded_.rend(); ++it) {
-    const hccc_library &description = (*it)->description();
-    const bool named = wanted.library ? !strcmp(description.name, wanted.library)
-                                      : !strcmp(description.collective, wanted.collective);
-    if (!named || (!wanted.library && description.root != wanted.root)) continue;
-    if (!first) first = it->get();
-    if (description.digest == first->description().digest && (*it)->built_for(wanted.type, wanted.op)) return **it;
-  }
+  if (const Library *found = find(wanted)) return *found;
+  const Library *first = own(wanted);
   if (first)
     throw Error(hcccInvalidUsage,
                 text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its CMakeLists.txt",

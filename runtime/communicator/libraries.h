@@ -12,18 +12,33 @@
 
 namespace hccc {
 
+// A call as its caller makes it. Blocks have `count` elements.
+struct Wanted {
+  const char *collective = nullptr;  // as hccc.h has it, or
+  const char *library = nullptr;     // the name of a library
+  const void *send = nullptr;
+  void *receive = nullptr;
+  size_t count = 0;
+  int type = 0, op = 0, root = -1;
+  void *stream = nullptr;  // on a GPU, where null is the default stream
+};
+
 // A shared library, loaded while this lives.
 class Library {
  public:
   // Loads a library. Throws Error where it is none, or not for this target and number of ranks.
-  Library(const std::string &path, int n_ranks, const char *target);
+  Library(const std::string &path, int n_ranks, const char *target, bool standard);
   Library(const Library &) = delete;
   Library &operator=(const Library &) = delete;
   ~Library();
 
   const hccc_library &description() const { return *description_; }
+  // Returns whether it was made for a call that had none, so that others go before it.
+  bool standard() const { return standard_; }
   // Returns whether it was built for a type and a reduction.
   bool built_for(int type, int op) const { return built_ >> place_of(type, op) & 1; }
+  // Returns whether it does a call's collective for its root, or has the name that the call asks for.
+  bool does(const Wanted &wanted) const;
   // Loads all kernels of a library for GPUs onto the thread's device. Throws Error.
   void load_kernels() const;
   long long flag_bytes() const {
@@ -37,23 +52,15 @@ class Library {
 
   void *handle_ = nullptr;
   const hccc_library *description_ = nullptr;
+  const bool standard_;
   uint64_t built_ = 0;  // a bit of each type and reduction
-};
-
-// A call as its caller makes it. Blocks have `count` elements.
-struct Wanted {
-  const char *collective = nullptr;  // as hccc.h has it, or
-  const char *library = nullptr;     // the name of a library
-  const void *send = nullptr;
-  void *receive = nullptr;
-  size_t count = 0;
-  int type = 0, op = 0, root = -1;
-  void *stream = nullptr;  // on a GPU, where null is the default stream
 };
 
 const char *name_of_type(int type);   // as generated entries have it; null for none
 int bytes_of_type(int type);
 const char *name_of_op(int op);
+// Returns the type that kernels are built for which only move elements of so many bytes.
+const char *name_of_moved(int bytes);
 
 class Libraries {
  public:
@@ -63,11 +70,17 @@ class Libraries {
   long long flag_bytes() const { return flag_bytes_; }
 
   // Finds the library of a call: the last one loaded of those that do its collective, or, where
-  // that is not built for its type and reduction, one of the same digest that is. Throws Error:
-  // none.
+  // that is not built for its type and reduction, one of the same digest that is; else a standard
+  // one. Null: none.
+  const Library *find(const Wanted &wanted) const;
+  // The same. Throws Error: none.
   const Library &fit(const Wanted &wanted) const;
 
  private:
+  template <class Passes>
+  const Library *last(const Passes &passes) const;
+  const Library *own(const Wanted &wanted) const;
+
   std::vector<std::unique_ptr<Library>> loaded_;
   long long flag_bytes_ = 0;
 };

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections import defaultdict
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from hccc.base.diagnostics import fail
+from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
 from hccc.runtime.communicator.kernels import built
@@ -20,6 +22,16 @@ from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream
 
 NO_COLOR = -1
+
+
+class Can(IntEnum):
+    """hcccCan_t: what there is for a call. NOT: nothing; MAKE: a standard library would be made;
+    LOAD: one is in this user's cache; NOW: a library is loaded."""
+
+    NOT = 0
+    MAKE = 1
+    LOAD = 2
+    NOW = 3
 
 
 def unique_id() -> bytes:
@@ -147,6 +159,17 @@ class CommunicatorRank:
             file = built(path, dtypes or ("float32",), ops, self.platform)
         self._call("CommLoad", str(file.resolve()).encode())
 
+    def can(
+        self, collective: str, dtype: str = "float32", op: str = "sum", root: int | None = None
+    ) -> Can:
+        """Says what there is for a call of a collective (`all_reduce`), without making it."""
+        answer = ctypes.c_int()
+        name = collective.replace("_", "").capitalize().encode()
+        type_, number = number_of_dtype(dtype), reduction_of(op)
+        where = -1 if root is None else root
+        self._call("CommCan", name, where, type_, number, ctypes.byref(answer))
+        return Can(answer.value)
+
     def set_timeout(self, seconds: float) -> None:
         """Sets how many seconds a call may wait for a rank, from the next call on; 0: for ever."""
         self._call("CommSetTimeout", seconds)
@@ -227,4 +250,4 @@ class CommunicatorRank:
         self.destroy()
 
 
-__all__ = ["CommunicatorError", "CommunicatorRank", "Result", "handle_of", "unique_id"]
+__all__ = ["Can", "CommunicatorError", "CommunicatorRank", "Result", "handle_of", "unique_id"]

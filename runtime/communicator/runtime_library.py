@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,13 @@ PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT)  # the longest compilation
 LINK = ("-Wl,-z,nodelete", "-ldl")
 
 
+# What runs `hccc` of this package: where it was imported from is on nobody's path, perhaps.
+_MAIN = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
+    "from hccc.cli.main import main; main()"
+)
+
+
 class UniqueId(ctypes.Structure):
     """hcccUniqueId."""
 
@@ -38,6 +47,8 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "CommInitRank": (_P, _INT, UniqueId, _INT),
     "CommInitEnvironment": (_P,),
     "CommLoad": (_P, ctypes.c_char_p),
+    "CommCan": (_P, ctypes.c_char_p, _INT, _INT, _INT, _P),
+    "SetCommand": (_P,),
     "CommInitAll": (_P, _INT, _P),
     "CommSplit": (_P, _INT, _INT, _P, _P),
     "CommCount": (_P, _P),
@@ -100,4 +111,7 @@ def build() -> Path:
 @cache
 def library() -> RuntimeLibrary:
     """Loads the runtime library of this process, once. Raises UserError E412 to E414."""
-    return RuntimeLibrary(build())
+    made = RuntimeLibrary(build())
+    words = (ctypes.c_char_p * 4)(os.fsencode(sys.executable), b"-c", _MAIN.encode(), None)
+    made.call("SetCommand", words)
+    return made

@@ -114,7 +114,7 @@ def run(n: int, body: Body, *arguments: Any, **options: Any) -> list[Any]:
 
 def _main(rank: int, variables: Mapping[str, str], body: Body, arguments: Any, told: Any) -> None:
     stacks.ready()
-    os.environ.update({"HCCC_TIMEOUT": "20", **variables})
+    os.environ.update({"HCCC_TIMEOUT": "20", "HCCC_STANDARD": "0", **variables})
     started = time.monotonic()
     try:
         with Communicator.from_environment() as communicator:
@@ -138,7 +138,7 @@ def alone(body: Body, *arguments: Any) -> Any:
 
 
 def _alone(body: Body, arguments: Any, told: Any) -> None:
-    os.environ["HCCC_TIMEOUT"] = "20"
+    os.environ.update({"HCCC_TIMEOUT": "20", "HCCC_STANDARD": "0"})
     try:
         value = body(*arguments)
     except BaseException as error:

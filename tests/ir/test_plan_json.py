@@ -174,7 +174,7 @@ WRONG: list[tuple[tuple[str | int, ...], object, str, str]] = [
     (("name",), "x\n", "E407", "name"),
     (("source",), "a\nb", "E310", "source"),
     (("collective", "op"), "Allsum", "E407", "collective.op"),
-    (("collective", "n_ranks"), 1, "E407", "collective.n_ranks"),
+    (("collective", "n_ranks"), 0, "E407", "collective.n_ranks"),
     (("collective", "n_ranks"), 9, "E311", "n_tb"),
     (("collective", "n_chunks"), 2**31 - 8, "E315", "n_chunks"),
     (("collective", "root"), 8, "E310", "root"),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hccc.base.building import compiler
+import hccc.runtime.build as build
+from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import UserError
 from hccc.runtime.build import Variant, build_all, build_library
 from tests.marks import slow
@@ -60,11 +61,29 @@ def test_a_library_of_another_processor_is_not_used(
 ) -> None:
     """Two machines that share a disk: `-march=native` means something else on each."""
     first = build_library(source, Variant("int32"))
-    monkeypatch.setattr(compiler, "processor", lambda path: "another")
+    monkeypatch.setattr(build, "processor", lambda: "another")
     second = build_library(source, Variant("int32"))
     assert first != second and first.exists()
     monkeypatch.undo()
     assert build_library(source, Variant("int32")) == first
+
+
+def test_without_a_compiler_what_was_built_is_used(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = build_library(source, Variant("int32"))
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    assert build_library(source, Variant("int32")) == built
+    with pytest.raises(UserError, match="E412"):
+        build_library(source, Variant("int64"))
+
+
+def test_another_compiler_builds_its_own(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build_library(source, Variant("int32"))
+    other = source.parent / "g++"
+    other.symlink_to(find_compiler())
+    monkeypatch.setenv("CXX", str(other))
+    assert build_library(source, Variant("int32")) != first
 
 
 def test_several_variants_at_once(source: Path) -> None:

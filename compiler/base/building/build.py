@@ -1,8 +1,9 @@
 """build: compiles sources, and keeps the results under names that tell their origin.
 
-A name has a hash of all sources, the compiler, its flags and the processor it compiles for, so a
-changed source never gets an old library, nor does a library from another machine run here. It also
-has a hash of the file's content: a truncated library is built again.
+A name has a hash of all sources, the compiler's flags and the processor it compiles for, so a
+changed source never gets an old library, nor does a library from another machine run here. Then
+comes one of the compiler: another compiler builds again, and where there is none, what any has
+built is used. The last is a hash of the file's content: a truncated library is built again.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hccc.base.building.compiler import (
+    TAG,
     TIMEOUT_S,
-    compiler_words,
+    compiler_tag,
     find_compiler,
     own_options,
+    processor,
     run_compiler,
 )
 from hccc.base.building.places import user_directory
@@ -67,13 +70,17 @@ def build_pieces(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
     Raises:
         UserError: E412 to E414.
     """
-    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
-        objects = [str(path) for path in pool.map(_object, pieces)]
     source = pieces[0].source.resolve()
     options = ["-shared", "-pthread", *link]
-    words = [*compiler_words(), *options, *objects]
-    name = stem_of(source, digest_of((), words))
-    return _build_in_cache(source, name, ".so", [find_compiler(), *objects, *options])
+    stems = [_stem(piece) for piece in pieces]
+
+    def arguments() -> list[str]:
+        with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
+            objects = [str(path) for path in pool.map(_object, pieces, stems)]
+        return [*objects, *options]
+
+    name = stem_of(source, digest_of((), [processor(), *options, *stems]))
+    return compile_once(source, name, ".so", arguments, _cached(source.parent))
 
 
 def build_alone(source: Path, flags: Sequence[str]) -> Path:
@@ -94,18 +101,23 @@ def build_alone(source: Path, flags: Sequence[str]) -> Path:
     return found or _build_in_cache(source, name, ".so", [find_compiler(), *options, str(source)])
 
 
-def _object(piece: Piece) -> Path:
+def _options(piece: Piece) -> list[str]:
+    return [*(flag for flag in FLAGS if flag != "-shared"), *piece.flags, *own_options(), "-c"]
+
+
+def _stem(piece: Piece) -> str:
+    """Returns the name of a piece's object file, without the hashes of compiler and content."""
+    source = piece.source.resolve()
+    words = [source.name, processor(), *_options(piece)]
+    return stem_of(source, digest_of([source.parent, *piece.include, *piece.reads], words))
+
+
+def _object(piece: Piece, stem: str) -> Path:
     """Returns the object file of a piece."""
     source = piece.source.resolve()
-    flags = [flag for flag in FLAGS if flag != "-shared"]
-    options = [*flags, *piece.flags, *own_options(), "-c"]
-    searched = [source.parent, *piece.include]
-    name = stem_of(
-        source,
-        digest_of([*searched, *piece.reads], [source.name, *compiler_words(), *options]),
-    )
-    search = [f"-I{path}" for path in searched]
-    return _build_in_cache(source, name, ".o", [find_compiler(), *options, *search, str(source)])
+    search = [f"-I{path}" for path in (source.parent, *piece.include)]
+    arguments = [*_options(piece), *search, str(source)]
+    return compile_once(source, stem, ".o", lambda: arguments, _cached(source.parent))
 
 
 def _cached(directory: Path) -> Path:
@@ -183,6 +195,42 @@ def build_directory(directory: Path) -> Path:
     except OSError:
         pass
     return _cached(directory)
+
+
+def compile_once(
+    source: Path,
+    stem: str,
+    suffix: str,
+    arguments: Callable[[], Sequence[str]],
+    place: Path | None = None,
+) -> Path:
+    """Returns the file that the host's C++ compiler makes with `arguments` (without `-o`), which
+    are asked for where it is missing; as `build_once`.
+
+    Where there is no compiler, any compiler's file is taken, the latest. Raises UserError E412,
+    E414.
+    """
+    tag, in_cache = compiler_tag(), place is not None
+    place = place or build_directory(source.parent)
+    if not tag:
+        known = _of_any_compiler(place, stem, suffix)
+        return known or build_once(source, stem, suffix, [find_compiler()], place)
+    name = f"{stem}-{tag}"
+    if found := _existing(place, name, suffix):
+        return found
+    if in_cache:
+        _remove_old(place)
+    return build_once(source, name, suffix, [find_compiler(), *arguments()], place)
+
+
+def _of_any_compiler(place: Path, stem: str, suffix: str) -> Path | None:
+    """Finds the latest file of `compile_once`."""
+    found = [
+        path
+        for path in place.glob(f"{stem}-{'?' * TAG}-*{suffix}")
+        if path.name == name_of(path.name[: len(stem) + 1 + TAG], suffix, path.read_bytes())
+    ]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def build_once(

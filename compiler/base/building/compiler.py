@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from hccc.base.limits import COMPILE_BYTES, COMPILE_S
 COMPILERS = ("g++", "clang++", "c++")
 ERROR_LINES = 12
 TIMEOUT_S = COMPILE_S
+TAG = 8  # digits of a compiler in the names of files
 # The words of the command are arguments of the shell, which does not look into them.
 _LIMITED = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 
@@ -48,16 +51,14 @@ def compiler_version(path: str) -> str:
 
 
 @cache
-def processor(path: str) -> str:
-    """Hashes the meaning of `-march=native` for the compiler on this machine; part of the cache
-    key.
-
-    Several machines may share the directory's disk. Every instruction set that the compiler may use
-    defines a macro; its other knowledge of the processor changes only the speed.
-    """
-    command = [path, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
-    done = subprocess.run(command, capture_output=True, timeout=60)
-    return hashlib.sha256(b"\n".join(sorted(done.stdout.splitlines()))).hexdigest()
+def processor() -> str:
+    """Hashes what this machine's processor can do, the meaning of `-march=native`; part of the
+    cache key, as several machines may share the directory's disk. No compiler is asked."""
+    words = [platform.system(), platform.machine()]
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        words += sorted({line for line in lines if line.startswith(("flags", "Features"))})
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 def own_options() -> list[str]:
@@ -69,10 +70,14 @@ def own_options() -> list[str]:
         raise fail("E412", f"HCCC_CXXFLAGS is no list of options: {error}") from None
 
 
-def compiler_words() -> list[str]:
-    """Returns words that differ between compilers and processors. Raises UserError E412."""
-    compiler = find_compiler()
-    return [compiler, compiler_version(compiler), processor(compiler)]
+def compiler_tag() -> str:
+    """Returns eight digits that differ between compilers; `` where there is none."""
+    try:
+        compiler = find_compiler()
+    except UserError:
+        return ""
+    words = f"{compiler}\0{compiler_version(compiler)}"
+    return hashlib.sha256(words.encode()).hexdigest()[:TAG]
 
 
 def limited(command: Sequence[str], memory: int = COMPILE_BYTES) -> list[str]:

@@ -2,15 +2,15 @@
  *
  * The names are NCCL's with `hccc` for `nccl`, and mean the same; numbers of data types and
  * reductions are NCCL's. A communicator has a number of ranks, each in a process or thread of its
- * own, which meet by an hcccUniqueId or by the variables of torchrun, mpirun and srun. It runs
- * libraries of kernels, which `hccc algo.rccl -o kernels/` emits and a C++ compiler builds: every
- * rank loads the same libraries in the same order.
+ * own, which meet by an hcccUniqueId or by the variables of torchrun, mpirun and srun. Collectives
+ * run libraries of kernels, which `hccc algo.rccl -o kernels/` emits and a C++ compiler builds: every
+ * rank loads the same libraries in the same order. Where none does a call, a standard one is made.
  *
  *     hcccUniqueId id;                                     // at rank 0, sent to the others
  *     hcccGetUniqueId(&id);
  *     hcccComm_t comm;
  *     hcccCommInitRank(&comm, n_ranks, id, rank);          // or hcccCommInitEnvironment(&comm)
- *     hcccCommLoad(comm, "kernels/build/liballreduce.so");
+ *     hcccCommLoad(comm, "kernels/build/liballreduce.so"); // one of your own, or a standard one is made
  *     float *x;
  *     hcccMemAlloc((void **)&x, bytes);                    // memory that peers reach: nothing is copied
  *     hcccAllReduce(x, x, count, hcccFloat32, hcccSum, comm, NULL);
@@ -25,6 +25,13 @@
  * of buffers are then undefined. A call that is refused for its arguments, or as no library is
  * loaded and built for it, is no call: nothing is lost, here or at other ranks, and the right call
  * can be made instead.
+ *
+ * Standard libraries. Where no loaded library does a call's collective, for its root, type and
+ * reduction, on the CPUs of one host, rank 0 runs `hccc standard`, which makes one of built-in
+ * algorithms, proves and builds it; the other ranks wait for that. It is kept in the user's cache
+ * ($XDG_CACHE_HOME/hccc/standard), where later calls and processes find it. Where none can be made
+ * (no hccc, no compiler) the call returns hcccInvalidUsage at every rank, with the reason, and
+ * nothing is lost. A call in a stream has its library made when the stream comes to it.
  *
  * Streams. `stream` is a stream of the device layer's CPU platform (hcccrt.h, an hcccrtStream_t):
  * the call is checked, put into the stream, and runs when the stream reaches it.
@@ -59,6 +66,8 @@
  * HCCC_TIMEOUT, HCCC_HEAP (host, device), HCCC_HEAP_BYTES (most memory of hcccMemAlloc; all of the
  * machine's), HCCC_HANDLES (fabric, descriptor, legacy), HCCC_SCRATCH_BYTES (of a device's
  * communicator), HCCC_CPU_WORKERS (threads of a call; the cores divided by the ranks of the host),
+ * HCCC_STANDARD (0: no standard libraries), HCCC_COMMAND (what makes them; `hccc`), HCCC_CLUSTER
+ * (a file of `hccc profile`, by whose figures they are chosen),
  * HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met, and RDMA devices).
  */
 #ifndef HCCC_RUNTIME_H
@@ -146,6 +155,17 @@ hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccComm_t *made
 
 /* Loads a library of kernels, a shared library for this machine. All ranks load the same. */
 hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path);
+
+/* Says what there is for a call, without making or loading anything: a library that is loaded; a
+ * standard one in this user's cache; none, but the call would have it made; or nothing.
+ * collective: "Allreduce", "Broadcast" ...; root: -1 where there is none. */
+typedef enum { hcccCanNot = 0, hcccCanMake = 1, hcccCanLoad = 2, hcccCanNow = 3 } hcccCan_t;
+hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int root, hcccDataType_t type,
+                         hcccRedOp_t op, hcccCan_t *answer);
+
+/* Sets the words of the command that makes standard libraries, up to a null; null: HCCC_COMMAND, or
+ * `hccc`. */
+hcccResult_t hcccSetCommand(const char *const *words);
 
 hcccResult_t hcccCommCount(hcccComm_t comm, int *count);
 hcccResult_t hcccCommUserRank(hcccComm_t comm, int *rank);

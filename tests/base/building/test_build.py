@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hccc.base.building.build import Piece, build_alone, build_pieces
-from hccc.base.building.compiler import TIMEOUT_S, find_compiler, processor
+from hccc.base.building.compiler import TIMEOUT_S, find_compiler
 from hccc.base.diagnostics import UserError
 from hccc.base.files.libraries import name_of
 from hccc.runtime.build import Variant, build_several
@@ -38,15 +38,6 @@ def telling(place: Path, shell: str = "") -> tuple[Path, Path]:
     compiler.chmod(0o755)
     calls.touch()
     return compiler, calls
-
-
-def test_the_processor_is_what_the_compiler_makes_of_it(tmp_path: Path) -> None:
-    compiler = tmp_path / "c++"
-    known = processor(find_compiler())
-    assert known == processor(find_compiler())
-    compiler.write_text('#!/bin/sh\necho "#define __SSE9__ 1"\n')
-    compiler.chmod(0o755)
-    assert processor(str(compiler)) != known
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

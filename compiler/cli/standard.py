@@ -1,0 +1,47 @@
+"""`hccc standard`: the library of a standard collective, which communicators make."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from hccc.base.dtypes import NAMES as DTYPES
+from hccc.base.dtypes import OPS
+from hccc.cli.progress import progress
+from hccc.cli.types import File
+from hccc.ir.op_type import NAMES as COLLECTIVES
+
+
+@click.command(short_help="Make the library of a standard collective.")
+@click.option("--ranks", type=click.IntRange(1, 1024), required=True, help="Of one host.")
+@click.option("--collective", type=click.Choice(COLLECTIVES), required=True, help="Which.")
+@click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Of elements.")
+@click.option("--op", type=click.Choice(OPS), default="sum", help="Of what reduces.")
+@click.option("-o", "--output", type=File(), metavar="FILE", help="Copy the library to a file.")
+def standard(
+    ranks: int, collective: str, root: int, dtype: str, op: str, output: Path | None
+) -> None:
+    """Make the library of a standard collective for the CPUs of one host, and print its file.
+
+    A communicator runs this when a call has no library: built-in algorithms, proved, the best for
+    each size by the figures of HCCC_CLUSTER (a file of `hccc profile --device cpu`), or usual ones.
+    """
+    from hccc.ir.collective import collective_named
+    from hccc.standard.libraries import build_standard
+
+    if root >= ranks:
+        raise click.BadParameter(f"{root} is no rank of {ranks}.", param_hint="'--root'")
+    with progress():
+        made = build_standard(collective_named(collective), ranks, [dtype], [op], root)
+        if output is not None:
+            from hccc.base.files.writing import beside, check_place, named_errors
+
+            check_place(output)
+            with named_errors(output):
+                copy = Path(shutil.copyfile(made, beside(output)))
+                copy.chmod(0o700)
+                copy.replace(output)
+    click.echo(made if output is None else output)

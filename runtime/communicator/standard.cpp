@@ -1,0 +1,219 @@
+// standard.cpp: finds and makes libraries of standard collectives.
+#include "standard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <mutex>
+#include <sstream>
+
+#include "descriptor.h"
+#include "error.h"
+#include "forks.h"
+#include "log.h"
+
+extern char **environ;
+
+namespace hccc {
+namespace {
+
+constexpr size_t MOST_TEXT = 8192;  // of what the command says
+constexpr int LOOK_MS = 100;
+
+std::vector<std::string> &maker() {
+  static auto *words = new std::vector<std::string>;
+  return *words;
+}
+
+uint64_t hash_of(const std::string &text, uint64_t hash = 0xcbf29ce484222325ULL) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;  // FNV-1a
+  return hash;
+}
+
+std::string variable(const char *name) {
+  const char *found = getenv(name);
+  return found ? found : "";
+}
+
+std::string content_of(const std::string &path) {
+  std::string text;
+  char part[4096];
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  for (ssize_t n; file.get() >= 0 && (n = read(file.get(), part, sizeof part)) > 0;)
+    text.append(part, static_cast<size_t>(n));
+  return text;
+}
+
+// Hashes what the processor can do, which kernels are compiled for.
+uint64_t processor() {
+  static const uint64_t found = [] {
+    std::istringstream lines(content_of("/proc/cpuinfo"));
+    for (std::string line; std::getline(lines, line);)
+      if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) return hash_of(line);
+    return uint64_t{0};
+  }();
+  return found;
+}
+
+bool only_ours(const std::string &path, mode_t kind) {
+  struct stat status;
+  return !lstat(path.c_str(), &status) && (status.st_mode & S_IFMT) == kind && status.st_uid == getuid() &&
+         !(status.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+// Makes a directory that only this user can write to, unless it exists.
+bool is_private(const std::string &path) {
+  mkdir(path.c_str(), 0700);
+  return only_ours(path, S_IFDIR);
+}
+
+// Returns a directory of this user's cache; as `user_directory` in base/building/places.py.
+std::string directory(const std::string &name) {
+  const std::string cache = variable("XDG_CACHE_HOME"), home = variable("HOME"), temporary = variable("TMPDIR");
+  std::vector<std::string> bases;
+  for (const std::string &base : {cache, home.empty() ? home : home + "/.cache"})
+    if (!base.empty() && base[0] == '/') {
+      mkdir(base.c_str(), 0777);
+      bases.push_back(base + "/hccc");
+    }
+  bases.push_back((temporary.empty() ? "/tmp" : temporary) + "/hccc-" + std::to_string(getuid()));
+  for (const std::string &base : bases)
+    if (is_private(base) && is_private(base + "/standard") && is_private(base + "/standard/" + name))
+      return base + "/standard/" + name;
+  throw Error(hcccSystemError, "nowhere can libraries of standard collectives be kept: set XDG_CACHE_HOME to a "
+                               "directory of your own");
+}
+
+// Returns the first error that the command has printed, with its help.
+std::string first_error(const std::string &said) {
+  std::istringstream lines(said);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t error = line.find("error"), help = line.find("help: ");
+    if (found.empty() && error == 0) found = line;
+    else if (!found.empty() && help != std::string::npos) return found + " (" + line.substr(help + 6) + ")";
+  }
+  return found;
+}
+
+// Runs a command and returns its exit status; said: what it prints as errors.
+int run(const std::vector<std::string> &words, const std::function<bool()> &stopped, std::string &said) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC)) throw system_error("no pipe");
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  std::vector<char *> arguments;
+  for (const std::string &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, write_end.get(), 2);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed) throw Error(hcccSystemError, text_of("%s cannot be run: %s", words[0].c_str(), strerror(failed)));
+  write_end = Descriptor();
+  for (bool open = true; open;) {
+    pollfd one = {read_end.get(), POLLIN, 0};
+    if (stopped()) kill(child, SIGKILL);
+    if (poll(&one, 1, LOOK_MS) <= 0) continue;
+    char part[1024];
+    const ssize_t n = read(read_end.get(), part, sizeof part);
+    open = n > 0;
+    if (open && said.size() < MOST_TEXT) said.append(part, static_cast<size_t>(n));
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+void set_maker(std::vector<std::string> words) {
+  std::lock_guard<std::mutex> lock(process_mutex());
+  maker() = std::move(words);
+}
+
+bool StandardLibrary::serves(const char *collective) {
+  for (const char *one : {"Allreduce", "Allgather", "Reducescatter", "Alltoall", "Broadcast", "Reduce", "Gather",
+                          "Scatter"})
+    if (!strcmp(one, collective)) return variable("HCCC_STANDARD") != "0";
+  return false;
+}
+
+StandardLibrary::StandardLibrary(const Wanted &wanted, int n_ranks)
+    : collective_(wanted.collective), root_(wanted.root), n_ranks_(n_ranks) {
+  for (char &c : collective_) c = static_cast<char>(tolower(c));
+  const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" || collective_ == "reduce";
+  type_ = reduces ? name_of_type(wanted.type) : name_of_moved(bytes_of_type(wanted.type));
+  op_ = reduces ? name_of_op(wanted.op) : "";
+  const std::string cluster = variable("HCCC_CLUSTER");
+  const uint64_t figures = cluster.empty() ? 0 : hash_of(content_of(cluster), hash_of(cluster));
+  std::string name = std::to_string(n_ranks_) + "-" + collective_;
+  if (root_ >= 0) name += "-" + std::to_string(root_);
+  name += "-" + type_ + (reduces ? "-" + op_ : "");
+  if (figures) name += text_of("-%08x", static_cast<unsigned>(figures >> 32));
+  identity_ = hash_of(name);
+  const std::string version = text_of("%d-%d-%016llx", HCCC_RUNTIME_VERSION, HCCC_ABI,
+                                      static_cast<unsigned long long>(processor()));
+  file_ = directory(version) + "/" + name + ".so";
+}
+
+std::string StandardLibrary::text() const {
+  std::string made = collective_ + " of " + type_;
+  if (!op_.empty()) made += ", " + op_;
+  if (root_ >= 0) made += ", root " + std::to_string(root_);
+  return made + ", for " + std::to_string(n_ranks_) + (n_ranks_ == 1 ? " rank" : " ranks");
+}
+
+bool StandardLibrary::there() const { return only_ours(file_, S_IFREG); }
+
+std::vector<std::string> StandardLibrary::command() const {
+  std::vector<std::string> words;
+  {
+    std::lock_guard<std::mutex> lock(process_mutex());
+    words = maker();
+  }
+  if (const std::string own = variable("HCCC_COMMAND"); !own.empty()) {
+    std::istringstream parts(own);
+    words.clear();
+    for (std::string word; parts >> word;) words.push_back(word);
+  }
+  if (words.empty()) words = {"hccc"};
+  for (const std::string &word : {std::string("standard"), std::string("--ranks"), std::to_string(n_ranks_),
+                                  std::string("--collective"), collective_, std::string("--dtype"), type_,
+                                  std::string("-o"), file_})
+    words.push_back(word);
+  if (!op_.empty()) words.insert(words.end(), {"--op", op_});
+  if (root_ >= 0) words.insert(words.end(), {"--root", std::to_string(root_)});
+  return words;
+}
+
+void StandardLibrary::make(const std::function<bool()> &stopped) const {
+  if (variable("HCCC_PROGRESS") != "off")
+    fprintf(stderr, "hccc: making %s, once; it is kept in %s\n", text().c_str(), file_.c_str());
+  std::string said, why;
+  try {
+    const int status = run(command(), stopped, said);
+    if (!status && there()) return;
+    why = first_error(said);
+    if (why.empty()) why = text_of("%s ended with %d: %s", command()[0].c_str(), status, said.substr(0, 200).c_str());
+  } catch (const Error &error) {
+    why = error.what();
+  }
+  throw Error(hcccInvalidUsage, "no library is loaded that does " + text() + ", and none could be made: " + why);
+}
+
+}  // namespace hccc

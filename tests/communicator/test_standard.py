@@ -1,0 +1,209 @@
+"""Standard collectives: calls for which no library is loaded have one made, once a user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.communicator import Can, Result
+from hccc.runtime.communicator.runtime_library import build
+from hccc.runtime.device.stream import Stream
+from hccc.standard import host
+from tests.communicator.test_calls import performs
+from tests.communicator.world import alone, loaded, run, start
+
+ROOT = Path(__file__).parents[2]
+RANKS = 3
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Mapping[str, str]:
+    """Returns variables of a job whose libraries nobody has made: they are chosen by a file of its
+    own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(host.VARIABLE, raising=False)
+        text = host.text_of(RANKS)
+    file = tmp_path / "host.cluster"
+    file.write_text(f"# {uuid.uuid4()}\n{text}")
+    return {"HCCC_STANDARD": "1", host.VARIABLE: str(file), "HCCC_PROGRESS": "off"}
+
+
+NO_MAKER = {"HCCC_COMMAND": "/nowhere/hccc"}
+
+
+def adds_up(c: Communicator) -> list[Can]:
+    found = [c.can("all_reduce", "float32"), c.can("all_reduce", "float32", root=1)]
+    x = np.full(1000, c.rank + 1, np.float32)
+    c.all_reduce(x)
+    assert (x == c.n_ranks * (c.n_ranks + 1) / 2).all()
+    return [*found, c.can("all_reduce", "float32")]
+
+
+def test_a_first_call_makes_its_library_and_a_second_start_finds_it(
+    fresh: Mapping[str, str],
+) -> None:
+    assert run(RANKS, adds_up, environment=fresh) == [[Can.MAKE, Can.NOT, Can.NOW]] * RANKS
+    again = {**fresh, **NO_MAKER}
+    assert run(RANKS, adds_up, environment=again) == [[Can.LOAD, Can.NOT, Can.NOW]] * RANKS
+
+
+def refused(c: Communicator) -> str:
+    """Returns the error of a call that has no library; the communicator is not lost."""
+    with pytest.raises(CommunicatorError) as caught:
+        c.all_reduce(np.ones(10, np.float64))
+    assert caught.value.result is Result.INVALID_USAGE and c.error is Result.SUCCESS
+    assert c.can("all_reduce", "float64") is Can.MAKE
+    return caught.value.text
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (NO_MAKER, "/nowhere/hccc cannot be run: No such file"),
+        ({"CXX": "/nowhere/g++"}, "no C++ compiler found ($CXX is `/nowhere/g++`) (install one"),
+        ({"HCCC_COMMAND": "false"}, "false ended with 1"),
+    ],
+)
+def test_what_cannot_be_made_costs_nothing(
+    fresh: Mapping[str, str], more: Mapping[str, str], why: str
+) -> None:
+    for text in run(RANKS, refused, environment={**fresh, **more}):
+        assert "does allreduce of float64, sum, for 3 ranks" in text and why in text, text
+
+
+def usable(c: Communicator, place: Path) -> bool:
+    refused(c)
+    x = np.full(10, c.rank, np.int32)
+    loaded(c, place).all_reduce(x)
+    return bool((x == 3).all())
+
+
+def test_a_communicator_stays_usable(sums: Path, fresh: Mapping[str, str]) -> None:
+    assert run(RANKS, usable, sums, environment={**fresh, **NO_MAKER}) == [True] * RANKS
+
+
+def different(c: Communicator) -> str:
+    x, y = np.ones(9, np.float64), np.ones(3, np.float64)
+    with pytest.raises(CommunicatorError) as caught:
+        c.reduce_scatter(x, y) if c.rank == 1 else c.all_reduce(x)
+    assert c.error is Result.SUCCESS
+    return caught.value.text
+
+
+def test_ranks_that_call_different_things_are_told(fresh: Mapping[str, str]) -> None:
+    texts = run(RANKS, different, environment={**fresh, **NO_MAKER})
+    for text in texts:
+        assert "calls allreduce of float64" in text and "calls reducescatter of float64" in text
+    assert "rank 1 calls" in texts[0]
+
+
+def all_of_them(c: Communicator) -> bool:
+    roots = {"broadcast": 1, "reduce": 2, "gather": 1, "scatter": 0}
+    names = ("all_gather", "reduce_scatter", "all_to_all", *roots)
+    assert all(
+        performs(c, name, roots.get(name, -1), count) for name in names for count in (1, 999)
+    )
+    for dtype in (np.float16, ml_dtypes.bfloat16, np.int64, np.uint8, np.float64):
+        x = np.arange(100).astype(dtype)
+        y = np.zeros(100 * c.n_ranks, dtype)
+        c.all_gather(x, y)
+        assert (y.reshape(-1, 100) == x).all()
+        c.all_reduce(x, op="max")
+        assert (x == np.arange(100).astype(dtype)).all()
+    part = c.split(c.rank // 2)
+    assert part is not None and adds_up(part)[-1] is Can.NOW
+    return True
+
+
+@pytest.mark.slow
+def test_every_collective_root_and_type(fresh: Mapping[str, str]) -> None:
+    usual = {
+        k: v for k, v in fresh.items() if k != host.VARIABLE
+    }  # parts have other numbers of ranks
+    found = start(RANKS, all_of_them, environment=usual).outcomes(timeout=500)
+    assert found == dict.fromkeys(range(RANKS), True)
+
+
+def in_streams(place: Path, variables: Mapping[str, str]) -> bool:
+    """Makes calls of several ranks one after another in one thread, which waits for none."""
+    os.environ.update(variables)
+    ranks = Communicator.init_all(RANKS)
+    arrays = [np.full(50, r, np.int32) for r in range(RANKS)]
+    streams = [Stream() for _ in ranks]
+    for c, x, stream in zip(ranks, arrays, streams, strict=True):
+        c.all_reduce(x, stream=stream)
+    for c, stream in zip(ranks, streams, strict=True):
+        stream.synchronize()
+        c.check()
+        c.destroy()
+    return all((x == 3).all() for x in arrays)
+
+
+def test_calls_in_streams(tmp_path: Path, fresh: Mapping[str, str]) -> None:
+    assert alone(in_streams, tmp_path, fresh)
+
+
+_PROGRAM = """
+#include "hccc_runtime.h"
+int main(void) {
+  hcccComm_t comm;
+  float x[4] = {1, 2, 3, 4}, y[4] = {0};
+  if (hcccCommInitAll(&comm, 1, 0)) return 1;
+  if (hcccAllReduce(x, y, 4, hcccFloat32, hcccSum, comm, 0)) return 2;
+  hcccCan_t can;
+  if (hcccCommCan(comm, "Allreduce", -1, hcccFloat32, hcccSum, &can) || can != hcccCanNow) return 3;
+  if (hcccBroadcast(x, y, 4, hcccFloat32, 1, comm, 0) != hcccInvalidUsage) return 4;
+  hcccCommDestroy(comm);
+  return y[0] == 1 && y[3] == 4 ? 0 : 5;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_a_program_in_c(tmp_path: Path) -> None:
+    library = build()
+    (tmp_path / "use.c").write_text(_PROGRAM)
+    include = ROOT / "runtime" / "communicator" / "include"
+    command = ["gcc", "use.c", f"-I{include}", str(library), f"-Wl,-rpath,{library.parent}"]
+    subprocess.run([*command, "-o", "use"], cwd=tmp_path, check=True)
+    variables = {
+        "PYTHONPATH": str(ROOT / "src"),
+        "HCCC_COMMAND": f"{sys.executable} -m hccc",
+        "HCCC_STANDARD": "1",
+    }
+    subprocess.run([tmp_path / "use"], env=os.environ | variables, check=True, timeout=120)
+
+
+def own_first(c: Communicator, place: Path) -> bool:
+    c = loaded(c, place)
+    x = np.ones(10, np.float32)
+    c.all_reduce(x)  # nothing is made: that would fail
+    return bool((x == RANKS).all())
+
+
+def test_libraries_of_ones_own_go_first(sums: Path, fresh: Mapping[str, str]) -> None:
+    assert run(RANKS, own_first, sums, environment={**fresh, **NO_MAKER}) == [True] * RANKS
+
+
+def test_they_can_be_turned_off(fresh: Mapping[str, str]) -> None:
+    off = {**fresh, "HCCC_STANDARD": "0"}
+    for text in run(RANKS, turned_off, environment=off):
+        assert text == "no library is loaded that does Allreduce"
+
+
+def turned_off(c: Communicator) -> str:
+    assert c.can("all_reduce") is Can.NOT
+    with pytest.raises(CommunicatorError) as caught:
+        c.all_reduce(np.ones(3, np.float32))
+    return caught.value.text
