@@ -34,11 +34,13 @@ bool rooted(const char *collective) {
          is(collective, "Scatter");
 }
 
-void check_words(const Wanted &wanted) {
+void check_words(const Wanted &wanted, int n_ranks) {
   if (!name_of_type(wanted.type))
     throw Error(hcccInvalidArgument, text_of("type %d is none", wanted.type));
   if (!name_of_op(wanted.op))
     throw Error(hcccInvalidArgument, text_of("reduction %d is none", wanted.op));
+  if (wanted.collective && rooted(wanted.collective) && (wanted.root < 0 || wanted.root >= n_ranks))
+    throw Error(hcccInvalidArgument, text_of("root %d is no rank: there are %d", wanted.root, n_ranks));
 }
 
 Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) {
@@ -73,7 +75,7 @@ Called called_of(const Wanted &wanted, const hccc_library &library, bool in_plac
   made.count = static_cast<int64_t>(wanted.count);
   made.type = wanted.type;
   made.op = library.reduces ? wanted.op : -1;
-  made.root = library.root;
+  made.root = wanted.library || wanted.root < 0 ? library.root : wanted.root;
   made.in_place = in_place;
   strncpy(made.collective, library.collective, sizeof made.collective - 1);
   strncpy(made.library, library.name, sizeof made.library - 1);

@@ -13,8 +13,8 @@ namespace hccc {
 // root's call is in place.
 bool rooted(const char *collective);
 
-// Checks type and reduction. Throws Error.
-void check_words(const Wanted &wanted);
+// Checks type, reduction and root. Throws Error.
+void check_words(const Wanted &wanted, int n_ranks);
 // Returns the buffers after checks: not null, addressable, aligned, and apart or in place. Throws
 // Error.
 Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank);

@@ -11,7 +11,6 @@
 
 #include "arguments.h"
 #include "log.h"
-#include "standard.h"
 
 namespace hccc {
 namespace {
@@ -199,7 +198,7 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
       const OnDevice on(*device());
       library->load_kernels();
     }
-    if (libraries_.flag_bytes() + library->flag_bytes() > host_->most_flag_bytes())
+    if (libraries_.flag_bytes() + library->all_flag_bytes() > host_->most_flag_bytes())
       throw Error(hcccInvalidUsage, "too many libraries are loaded");
   } catch (const Error &error) {
     own.code = error.code;
@@ -228,16 +227,23 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
 bool Communicator::makes(const Wanted &wanted) const {
   if (!wanted.collective || !StandardLibrary::serves(wanted.collective)) return false;
   if (network_ || strcmp(host_->target(), "cpu") != 0) return false;
-  return rooted(wanted.collective) ? wanted.root >= 0 && wanted.root < n_ranks_ : wanted.root == -1;
+  return rooted(wanted.collective) || wanted.root == -1;
+}
+
+// Returns the standard library of a call: the one of root 0 where that serves all roots.
+StandardLibrary Communicator::standard(const Wanted &wanted) const {
+  Wanted its = wanted;
+  if (!strcmp(wanted.collective, "Broadcast") || !strcmp(wanted.collective, "Reduce")) its.root = 0;
+  return StandardLibrary(its, n_ranks_);
 }
 
 hcccCan_t Communicator::can(const Wanted &wanted) const {
-  check_words(wanted);
+  check_words(wanted, n_ranks_);
   check_not_lost();
   std::lock_guard<std::mutex> lock(loading_);
   if (libraries_.find(wanted)) return hcccCanNow;
   if (!makes(wanted)) return hcccCanNot;
-  return StandardLibrary(wanted, n_ranks_).there() ? hcccCanLoad : hcccCanMake;
+  return standard(wanted).there() ? hcccCanLoad : hcccCanMake;
 }
 
 // Loads the standard library of a call that no library does. Where it is not there rank 0 makes it,
@@ -249,7 +255,7 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
     int32_t there, code;
     char text[496];
   };
-  const StandardLibrary library(wanted, n_ranks_);
+  const StandardLibrary library = standard(wanted);
   std::vector<Asked> all(static_cast<size_t>(n_ranks_));
   Asked &own = all[static_cast<size_t>(rank_)];
   const auto share = [&](double seconds) {
@@ -298,7 +304,7 @@ void Communicator::check_domains(const hccc_library &library) const {
 }
 
 void Communicator::check(const Wanted &wanted, const Settings &settings) const {
-  check_words(wanted);
+  check_words(wanted, n_ranks_);
   check_not_lost();
   std::lock_guard<std::mutex> lock(loading_);
   if (!libraries_.find(wanted) && makes(wanted)) return;  // the rest is checked when there is a library
@@ -310,7 +316,8 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
 Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Settings &settings) const {
   const Library &library = libraries_.fit(wanted);
   const hccc_library &description = library.description();
-  Prepared made{&library, buffers_of(wanted, description, rank_), false, false};
+  const int turn = library.turn_of(wanted);
+  Prepared made{&library, buffers_of(wanted, description, role(turn)), false, false, turn};
   if (gpu_) gpu_->check_buffers(made.buffers);
   if (description.touches_peers) {
     const bool send = reaches(made.buffers.send, made.buffers.send_bytes);
@@ -353,14 +360,14 @@ void Communicator::check_plan(const Wanted &wanted, const hccc_library &library,
 }
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
-  check_words(wanted);
+  check_words(wanted, n_ranks_);
   std::lock_guard<std::mutex> lock(calling_);
   check_not_lost();
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
   if (!libraries_.find(wanted) && makes(wanted)) provide(wanted, settings.timeout_s);
   const Prepared prepared = prepare(wanted, settings);
-  timeout_ = settings.timeout_s;
+  timeout_ = settings.timeout_s, turn_ = prepared.turn;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const hccc_library &library = prepared.library->description();
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
@@ -401,8 +408,8 @@ void Communicator::perform(const Prepared &prepared, const Called &called, void 
     step = slice_of(size, most);
   for (size_t at = 0; at < all; at += step) {
     const size_t count = std::min(step, all - at);
-    const Cut cut = {at * size, count * size, all * size, library.input_blocks(rank_),
-                     library.output_blocks(rank_)};
+    const Cut cut = {at * size, count * size, all * size, library.input_blocks(role(turn_)),
+                     library.output_blocks(role(turn_))};
     const Staged staged = staging_.before(host_->heap(), buffers, cut, reaches);
     if (copies && host_->device_memory()) share_with_peers(staged.used, called);
     run(*prepared.library, called, staged, at, count, nullptr);
@@ -444,7 +451,7 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   call.timeout_s = call.join_timeout_s = gpu_ ? timeout_ : 0;
   call.in_place = staged.used.in_place;
   call.micro_batch_bytes = micro_batch_bytes_, call.window = window_;
-  call.first_rank = rank_, call.n_local = 1, call.local = &local;
+  call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);
   const bool both = serves_both(*of.catalogue, call, size);
   call.signature = std::max<uint64_t>(1, mixed(mixed(called.signature, at), both ? 2 : call.in_place != 0));
@@ -455,8 +462,14 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   if (scratch < 0 || scratch > host_->most_scratch_bytes())
     fail(hcccInvalidUsage, text_of("%s: no plan for so many elements", of.name));
   host_->map_scratch(static_cast<size_t>(scratch));
-  const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), n_ranks_, host_->ranks(),
-                          gpu_ ? gpu_->fault_of_device() : failure_.fault(), library.flags_at};
+  const hccc_rank *ranks = host_->ranks();
+  if (turn_) {
+    turned_.clear();
+    for (int r = 0; r < n_ranks_; ++r) turned_.push_back(ranks[(r + turn_) % n_ranks_]);
+    ranks = turned_.data();
+  }
+  const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), n_ranks_, ranks,
+                          gpu_ ? gpu_->fault_of_device() : failure_.fault(), library.flags_at(turn_)};
   const int status = of.launch(&comm, &call, name_of_type(called.type), name_of_op(std::max(0, called.op)), stream);
   if (status == HCCC_TIMEOUT) throw_reason(called);
   if (status == HCCC_TOO_LARGE && gpu_)
@@ -474,8 +487,10 @@ void Communicator::fail(hcccResult_t code, const std::string &text) {
 
 // Returns why a launch was lost: by a wait of this rank, or by another rank's failure.
 Error Communicator::reason_of(const Called &called) {
-  const hccc_fault fault = failure_.place();
+  hccc_fault fault = failure_.place();
   const bool placed = fault.claimed == 1;
+  fault.rank = (fault.rank + turn_) % n_ranks_;  // its ranks are the plan's
+  if (fault.kind == HCCC_OTHER_CALL) fault.flag = (fault.flag + turn_) % n_ranks_;
   if (failure_.code() == hcccSuccess && placed) {
     const bool other = fault.kind == HCCC_OTHER_CALL;
     const bool late = fault.kind >= HCCC_WAIT_FLAG && fault.kind <= HCCC_WAIT_PROXY;

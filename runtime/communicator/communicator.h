@@ -15,6 +15,7 @@
 #include "network.h"
 #include "registration.h"
 #include "staging.h"
+#include "standard.h"
 #include "time_left.h"
 
 namespace hccc {
@@ -81,11 +82,13 @@ class Communicator {
     const Library *library;
     Buffers buffers;
     bool copied, apart;
+    int turn;  // by which the library's ranks are renumbered
   };
 
   void set_up(const TimeLeft &left);
   void load(const std::string &path, bool standard, double timeout_s);
   bool makes(const Wanted &wanted) const;
+  StandardLibrary standard(const Wanted &wanted) const;
   void provide(const Wanted &wanted, double timeout_s);
   void leave();
   void check_not_lost() const;
@@ -94,6 +97,7 @@ class Communicator {
   void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
   void perform(const Prepared &prepared, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
+  int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
   bool any_copied(bool own, const Called &called);
   void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,
            void *stream);
@@ -127,6 +131,8 @@ class Communicator {
   uint64_t number_ = 0, long_calls_ = 0;
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
+  int turn_ = 0;  // of the last call
+  std::vector<hccc_rank> turned_;
   int workers_ = 1;
   bool oversubscribed_ = false;
 };

@@ -77,6 +77,19 @@ bool Library::does(const Wanted &wanted) const {
   return !strcmp(description_->collective, wanted.collective) && description_->root == wanted.root;
 }
 
+bool Library::turns() const {
+  const hccc_library &of = *description_;
+  if (strcmp(of.collective, "Broadcast") != 0 && strcmp(of.collective, "Reduce") != 0) return false;
+  for (int r = 1; of.domain && r < of.n_ranks; ++r)
+    if (of.domain[r] != of.domain[0]) return false;
+  return !strcmp(of.target, "cpu");
+}
+
+int Library::turn_of(const Wanted &wanted) const {
+  if (wanted.library || wanted.root < 0) return 0;
+  return (wanted.root - description_->root + description_->n_ranks) % description_->n_ranks;
+}
+
 void Library::load_kernels() const {
   void *found = dlsym(handle_, "hccc_load_kernels");
   if (!found || reinterpret_cast<hccc_load_function *>(found)() == HCCC_OK) return;
@@ -88,10 +101,10 @@ void Libraries::add(std::unique_ptr<Library> library) {
     return one->description().digest == library->description().digest;
   });
   if (same != loaded_.end()) {
-    library->flags_at = (*same)->flags_at;
+    library->place_flags((*same)->flags_at(0));
   } else {
-    library->flags_at = flag_bytes_;
-    flag_bytes_ += library->flag_bytes();
+    library->place_flags(flag_bytes_);
+    flag_bytes_ += library->all_flag_bytes();
   }
   loaded_.push_back(std::move(library));
 }
@@ -103,22 +116,33 @@ const Library *Libraries::last(const Passes &passes) const {
   return found == loaded_.rend() ? nullptr : found->get();
 }
 
-const Library *Libraries::own(const Wanted &wanted) const {
-  return last([&](const Library &one) { return !one.standard() && one.does(wanted); });
+const Library *Libraries::last(const Wanted &wanted, bool standard, bool built) const {
+  const auto passes = [&](const Library &one, bool turned) {
+    if (one.standard() != standard || (built && !one.built_for(wanted.type, wanted.op))) return false;
+    if (!turned) return one.does(wanted);
+    Wanted its = wanted;
+    its.root = one.description().root;
+    return !wanted.library && wanted.root < one.description().n_ranks && one.turns() && one.does(its);
+  };
+  for (const bool turned : {false, true})
+    if (const Library *found = last([&](const Library &one) { return passes(one, turned); })) return found;
+  return nullptr;
 }
 
 const Library *Libraries::find(const Wanted &wanted) const {
-  const auto built = [&](const Library &one) { return one.built_for(wanted.type, wanted.op); };
-  const Library *found = own(wanted);
-  if (found)
-    found = last([&](const Library &one) { return one.description().digest == found->description().digest && built(one); });
-  if (found || wanted.library) return found;
-  return last([&](const Library &one) { return one.standard() && one.does(wanted) && built(one); });
+  if (const Library *own = last(wanted, false, false)) {
+    const uint64_t digest = own->description().digest;
+    const auto same = [&](const Library &one) {
+      return one.description().digest == digest && one.built_for(wanted.type, wanted.op);
+    };
+    if (const Library *found = last(same)) return found;
+  }
+  return wanted.library ? nullptr : last(wanted, true, true);
 }
 
 const Library &Libraries::fit(const Wanted &wanted) const {
   if (const Library *found = find(wanted)) return *found;
-  const Library *first = own(wanted);
+  const Library *first = last(wanted, false, false);
   if (first)
     throw Error(hcccInvalidUsage,
                 text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its CMakeLists.txt",

@@ -39,13 +39,21 @@ class Library {
   bool built_for(int type, int op) const { return built_ >> place_of(type, op) & 1; }
   // Returns whether it does a call's collective for its root, or has the name that the call asks for.
   bool does(const Wanted &wanted) const;
+  // Returns whether it does a call's collective for any root, with its ranks renumbered: all share
+  // memory, and no rank has blocks of its own in the root's buffer.
+  bool turns() const;
+  // Returns by how much its ranks are renumbered for a call: rank r has the part of r - turn_of().
+  int turn_of(const Wanted &wanted) const;
   // Loads all kernels of a library for GPUs onto the thread's device. Throws Error.
   void load_kernels() const;
   long long flag_bytes() const {
     return hccc_flags_of(description_->catalogue, description_->catalogue->n_plans);
   }
 
-  long long flags_at = 0;  // bytes past the beginning of every rank's flags
+  // Return bytes past the beginning of every rank's flags: ranks with other parts have other flags.
+  long long flags_at(int turn) const { return flags_at_ + turn * flag_bytes(); }
+  long long all_flag_bytes() const { return flag_bytes() * (turns() ? description_->n_ranks : 1); }
+  void place_flags(long long at) { flags_at_ = at; }
 
  private:
   static int place_of(int type, int op) { return type * hcccNumOps + op; }
@@ -53,6 +61,7 @@ class Library {
   void *handle_ = nullptr;
   const hccc_library *description_ = nullptr;
   const bool standard_;
+  long long flags_at_ = 0;
   uint64_t built_ = 0;  // a bit of each type and reduction
 };
 
@@ -70,8 +79,8 @@ class Libraries {
   long long flag_bytes() const { return flag_bytes_; }
 
   // Finds the library of a call: the last one loaded of those that do its collective, or, where
-  // that is not built for its type and reduction, one of the same digest that is; else a standard
-  // one. Null: none.
+  // that is not built for its type and reduction, one of the same digest that is; one for its root
+  // goes before others that turn, and a standard one comes last. Null: none.
   const Library *find(const Wanted &wanted) const;
   // The same. Throws Error: none.
   const Library &fit(const Wanted &wanted) const;
@@ -79,7 +88,7 @@ class Libraries {
  private:
   template <class Passes>
   const Library *last(const Passes &passes) const;
-  const Library *own(const Wanted &wanted) const;
+  const Library *last(const Wanted &wanted, bool standard, bool built) const;
 
   std::vector<std::unique_ptr<Library>> loaded_;
   long long flag_bytes_ = 0;

@@ -76,7 +76,7 @@ def descriptors(communicator: Communicator) -> list[int]:
     def count() -> int:
         communicator.split(None)  # all ranks have come here
         found = []
-        for _ in range(20):  # the thread of a rendezvous ends a little later
+        for _ in range(10):  # the thread of a rendezvous ends a little later
             found.append(len(os.listdir("/proc/self/fd")))
             time.sleep(0.05)
         return min(found)

@@ -19,7 +19,8 @@ from hccc.runtime.communicator.communicator import Can, Result
 from hccc.runtime.communicator.runtime_library import build
 from hccc.runtime.device.stream import Stream
 from hccc.standard import host
-from tests.communicator.test_calls import performs
+from tests.communicator.conftest import Library
+from tests.communicator.test_calls import performs, plan_of
 from tests.communicator.world import alone, loaded, run, start
 
 ROOT = Path(__file__).parents[2]
@@ -107,8 +108,36 @@ def test_ranks_that_call_different_things_are_told(fresh: Mapping[str, str]) -> 
     assert "rank 1 calls" in texts[0]
 
 
+def every_root(c: Communicator, *places: Path) -> bool:
+    """Checks calls of all roots, in turn: each library was made for one."""
+    loaded(c, *places)
+    for turn in range(3):
+        for root in (*range(c.n_ranks), *reversed(range(c.n_ranks))):
+            assert performs(c, "broadcast", root, 1000 + turn)
+            assert performs(c, "reduce", root, 1000 + turn)
+    return True
+
+
+def test_one_library_serves_every_root(library: Library) -> None:
+    made = [library(plan_of(name, RANKS, 1)) for name in ("broadcast", "reduce")]
+    assert run(RANKS, every_root, *made) == [True] * RANKS  # none is made
+
+
+def wrong_root(c: Communicator, place: Path, root: int) -> str:
+    with pytest.raises(CommunicatorError) as caught:
+        loaded(c, place).broadcast(np.zeros(5, np.int32), root)
+    assert c.error is Result.SUCCESS
+    return caught.value.text
+
+
+@pytest.mark.parametrize("root", [-1, RANKS])
+def test_a_root_that_is_no_rank(library: Library, root: int) -> None:
+    for text in run(RANKS, wrong_root, library(plan_of("broadcast", RANKS, 1)), root):
+        assert text == f"root {root} is no rank: there are 3"
+
+
 def all_of_them(c: Communicator) -> bool:
-    roots = {"broadcast": 1, "reduce": 2, "gather": 1, "scatter": 0}
+    roots = {"broadcast": 0, "reduce": 0, "gather": 1, "scatter": 0}
     names = ("all_gather", "reduce_scatter", "all_to_all", *roots)
     assert all(
         performs(c, name, roots.get(name, -1), count) for name in names for count in (1, 999)

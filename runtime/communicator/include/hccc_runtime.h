@@ -18,7 +18,8 @@
  *     hcccCommDestroy(comm);
  *
  * Calls. All ranks make the same calls in the same order. Collective, root, type and size pick the
- * library, the last loaded of those that fit, and its plan. It is an error at every rank when a
+ * library, the last loaded of those that fit, and its plan; where ranks share memory a library of
+ * Broadcast or Reduce fits any root. It is an error at every rank when a
  * rank makes another call, ends, or does not make the call within HCCC_TIMEOUT seconds (600; 0: no
  * limit). After such an error the communicator is lost: hcccGetLastError says why, every call
  * returns the error, hcccCommDestroy or hcccCommAbort ends it, and a new one can be made. Contents
