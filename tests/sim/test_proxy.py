@@ -1,11 +1,14 @@
 """Proxies' transfers take the time of a formula: one way of α, bytes at the NIC."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from hccc.base.diagnostics import Source
+from hccc.base.diagnostics import Source, UserError
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
-from hccc.ir.topology import Device, Rate, uniform
+from hccc.ir.topology import Device, Rate, rates, uniform
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -92,3 +95,29 @@ def test_a_flag_arrives_after_what_was_handed_over_before() -> None:
     parts = breakdown(run, critical_path(run))
     assert parts["NIC"] == pytest.approx(ON_NIC)
     assert sum(parts.values()) == pytest.approx(run.time)
+
+
+@pytest.mark.parametrize("network", ["put", "slots"])
+@pytest.mark.parametrize("way", [(0, 1), (1, 0)], ids=["there", "back"])
+def test_bytes_need_a_way_and_credits_none(network: str, way: tuple[int, int]) -> None:
+    """Without NICs, a link in one direction: bytes go over it, and are refused the other way."""
+    head = "ResCCLAlgo(nRanks=2, OpType='Broadcast', GPUPerNode=1, nChunks=1)"
+    options = Options(network_lowering=network)
+    plan = compile_text(Source("x", f"{head}:\n    {SEND}\n"), options).plan
+    t = uniform(2, 1, 1)
+    t = replace(
+        t,
+        port=np.full_like(t.port, -1),
+        domain=np.full_like(t.domain, -1),
+        link_src=np.array(way[:1], np.int32),
+        link_dst=np.array(way[1:], np.int32),
+        links=rates([LINK]),
+    )
+    if way == (0, 1):
+        kinds = prepare(plan, t).transfers.kind.tolist()
+        assert (TransferKind.CREDIT in kinds) == (network == "slots")
+        return
+    with pytest.raises(UserError) as caught:
+        prepare(plan, t)
+    assert caught.value.problem.code == "E131"
+    assert "from rank 0 (GPU 0 of node1) to rank 1 (GPU 0 of node2)" in str(caught.value)

@@ -19,6 +19,7 @@ Value = Counter[tuple[int, int]]
 Address = tuple[int, str, int]
 
 MAX_OPS, MAX_CHANNELS, MAX_PER_OP, MAX_BUFFERS_PER_OP, MAX_SEMAPHORES = 64, 16, 8, 10, 16
+CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
 FIELDS = {
     "nop": set(),
     "signal": {"channel_ids", "channel_type"},
@@ -203,11 +204,15 @@ class ExecutorMachine:
         return True
 
     def _place(self, thread: Thread, buffer: dict[str, Any]) -> Address:
+        index = buffer["index"]
         if "type" in buffer:
-            return thread.rank, buffer["type"], buffer["index"]
-        refs = [i for c in thread.spec["remote_buffer_refs"] for i in c["remote_buffer_ids"]]
-        remote = self.gpus[thread.rank]["remote_buffers"][refs[buffer["buffer_id"]]]
-        return remote["rank"], remote["type"], buffer["index"]
+            rank, letter = thread.rank, buffer["type"]
+        else:
+            refs = [i for c in thread.spec["remote_buffer_refs"] for i in c["remote_buffer_ids"]]
+            remote = self.gpus[thread.rank]["remote_buffers"][refs[buffer["buffer_id"]]]
+            rank, letter = remote["rank"], remote["type"]
+        assert 0 <= index < self.gpus[rank][CHUNKS[letter]], "outside of the buffer"
+        return rank, letter, index
 
     def _real(self, address: Address, check: bool = True) -> Address:
         assert not check or address[0] in self.started, "memory of a rank that is not running"

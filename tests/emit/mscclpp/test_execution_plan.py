@@ -45,6 +45,13 @@ MESH = """ResCCLAlgo(nRanks=4, OpType="Allreduce", AlgoName="hm_small"):
         for d in range(nRanks - 1):
             transfer(r, (r + 1 + d) % nRanks, nRanks + d, r, recv)
 """
+RELAY = """ResCCLAlgo(nRanks=3, OpType="Alltoall", AlgoName="relay"):
+    for r in range(nRanks):
+        for k in range(1, nRanks):
+            to, by = (r + k) % nRanks, (r - k) % nRanks
+            transfer(r, by, k, r * nRanks + to, recv)
+            transfer(by, to, nRanks + k, r * nRanks + to, recv)
+"""
 
 
 def plan(name: str, **options: Any) -> Plan:
@@ -99,6 +106,16 @@ def test_mesh(fuse: str) -> None:
         blocks = [b for g in json.loads(text)["gpus"] for b in g["threadblocks"]]
         names = {op["name"] for b in blocks for op in b["ops"]}
         assert names >= {"none": {"rre", "put"}, "reduce": {"rre", "put"}, "full": {"rres"}}[fuse]
+
+
+@pytest.mark.parametrize("fuse", ["none", "reduce", "full"])
+def test_staged_blocks_follow_the_scratch_memory(fuse: str) -> None:
+    """Every chunk goes by the third rank, which needs scratch memory; in place, sends are staged
+    beside it."""
+    made = driver.compile_text(Source("relay.rccl", RELAY), Options(fuse=fuse, channels=2)).plan
+    assert min(*made.scratch_slots, *made.stage_slots) > 0
+    for in_place in (False, True):
+        executes(made, in_place, range(6))
 
 
 def exported_random(data: st.DataObject) -> None:
