@@ -328,4 +328,4 @@ def _identifier(name: str) -> str:
     clean = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[:63] or "msccl"
     if objection(clean):
         clean = f"msccl_{clean}"[:63]
-    return clean if clean[0].isalpha() or clean[0] == "_" else f"a{clean}"[:63]
+    return clean if clean[0].isalpha() else f"a{clean}"[:63]

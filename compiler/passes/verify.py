@@ -124,7 +124,7 @@ def _twice(p: Program, o: SymbolicResult) -> Problem:
 def _missing(p: Program, chunk: int, rank: int) -> Problem:
     held, _ = _replayed(p, chunk, len(p))
     want = _start_set(p.collective, chunk)
-    have = held.get(rank, want & {rank})
+    have = held[rank]
     lacking = sorted(want - have)
     into = [i for i in _of_chunk(p, chunk) if p.transfers[i]["dst"] == rank]
     what = (

@@ -71,6 +71,15 @@ def test_a_put_is_read_and_written_by_its_carrier() -> None:
         assert all_rows.src[all_rows.src_ptr[row]] == where.src[plan.src.ptr[i]]  # copies
 
 
+def test_a_carrier_of_flags_alone_reads_nothing() -> None:
+    plan = on_nodes(program(OpType.ALLREDUCE, 3, 1, REPLACED))
+    made, _ = enforced_with_carriers(plan)
+    where = locate_carried(plan, made, locate(plan, in_place=False))
+    read, written = np.diff(where.src_ptr)[len(plan) :], np.diff(where.dst_ptr)[len(plan) :]
+    assert (written == 0).any() and (written > 0).any()
+    assert (read == (written > 0)).all()
+
+
 def test_what_a_proxy_has_not_read_yet_is_not_overwritten() -> None:
     """Without one of its waits the plan is refused, and goes wrong in some interleaving."""
     plan = on_nodes(program(OpType.ALLREDUCE, 3, 1, REPLACED))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hccc.analysis.connections import connections
-from hccc.analysis.estimate import estimate
+from hccc.analysis.estimate import estimate, link_time
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
-from hccc.ir.topology import Device, Rate, Topology, uniform
+from hccc.ir.topology import Device, Rate, Topology, rates, uniform
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
@@ -43,6 +43,22 @@ REDUCE = program(OpType.REDUCE, 2, 1, [(1, 0, 0, 0, RRC)])
 def test_a_slow_link_decides_and_latency_counts() -> None:
     assert units(primitives(COPY, cluster(2))) == pytest.approx([10.0])  # 1 MB at 100 GB/s
     assert units(primitives(COPY, cluster(2, alpha=3.0))) == pytest.approx([13.0])
+
+
+def test_data_take_the_way_they_go() -> None:
+    """Bytes that rank 0 reads come over the link from rank 1, which is the slower one."""
+    t = cluster(2)
+    ends = np.array([0, 1], np.int32)
+    both = rates([Rate(100.0), Rate(50.0)])
+    t = replace(t, mesh=np.array([-1, -1]), link_src=ends, link_dst=ends[::-1], links=both)
+    assert units(primitives(COPY, t)) == pytest.approx([10.0])
+    assert units(primitives(REDUCE, t)) == pytest.approx([22.0])
+
+
+def test_links_are_in_use_for_every_micro_batch() -> None:
+    p = primitives(mesh_allreduce(4), cluster(4))
+    assert link_time(p, 1) == pytest.approx(20.0)  # a copy and a reduction over each link
+    assert link_time(p, 7) == pytest.approx(140.0)
 
 
 def test_a_reduction_pays_for_its_sources() -> None:

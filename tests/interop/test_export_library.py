@@ -69,6 +69,20 @@ def test_a_runtime_takes_what_the_library_would(in_place: bool, size: int) -> No
         assert len(taken) == 1 and re.fullmatch(rf"{wanted}(_\d)?\.xml", taken[0])
 
 
+def test_files_of_both_kinds_follow_each_other_without_a_gap() -> None:
+    """Each kind has files of its own, and each size one of them."""
+    catalogue = library().catalogue
+    names = set(export_library(catalogue, XmlOptions(in_place=None)))
+    for in_place, kind in ((False, "out_of_place"), (True, "in_place")):
+        sizes = sorted(windows("executor", in_place).values())
+        assert [least for least, _ in sizes[1:]] == [most + 1 for _, most in sizes[:-1]]
+        assert sizes[0][0] == 0 and sizes[-1][1] == 0  # 0: without an end
+        own = {f"{name.removesuffix('.xml')}_{kind}.xml" for name in windows("executor", in_place)}
+        assert own <= names
+        names -= own
+    assert not names
+
+
 @pytest.mark.slow
 def test_every_file_is_a_plan_that_does_the_same() -> None:
     for name, text in export_library(library().catalogue, XmlOptions(in_place=None)).items():

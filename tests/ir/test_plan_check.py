@@ -77,6 +77,7 @@ def test_slots_of_a_rank_are_ints() -> None:
     slots = np.full(8, 2**30)
     code, message = complaint(replace(plan(), scratch_slots=slots, stage_slots=slots))
     assert code == "E316" and "scratch_slots: 2147483648 with stage_slots" in message
+    assert complaint(replace(plan(), scratch_slots=slots, stage_slots=slots - 1))[0] == "E315"
 
 
 def mixed(name: str) -> Plan:

@@ -5,6 +5,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hccc.analysis.connections import connections
@@ -107,6 +109,48 @@ def test_connections_that_take_turns_share_a_block() -> None:
     p = placed(hm_allreduce(4, 4), level="full")
     merged = blocks_per_rank(p, allocate(p, "state"))
     assert merged.sum() < blocks_per_rank(p, allocate(p, "connection")).sum()
+
+
+Intervals = list[tuple[int, int]]
+
+
+def idle(c: Intervals, o: Intervals, touch: float) -> bool:
+    return all(end <= s + touch or e <= begin + touch for begin, end in c for s, e in o)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=24), max_size=3),
+    st.sampled_from([0.0, 1.0, 2.5]),
+)
+def test_connections_join_the_first_block_that_is_idle(
+    drawn: list[list[list[int]]], touch: float
+) -> None:
+    """First fit, looked for in every block: `drawn` are each rank's connections, each the gaps
+    before its intervals and the lengths of these in turn."""
+    ranks: list[list[Intervals]] = []
+    for gaps in drawn:
+        ranks.append([])
+        for cuts in gaps:
+            times = np.cumsum([1, *cuts, *([1] if len(cuts) % 2 == 0 else [])]).tolist()
+            ranks[-1].append(list(zip(times[::2], times[1::2], strict=True)))
+    every = [c for connected in ranks for c in connected]
+    rank = np.repeat(np.arange(len(ranks), dtype=np.int32), [len(r) for r in ranks])
+    ptr = np.concatenate([[0], np.cumsum([len(c) for c in every])]).astype(np.int64)
+    flat = np.array([i for c in every for i in c], np.float64).reshape(-1, 2)
+    rows = np.arange(len(flat), dtype=np.int32)[::-1].copy()  # a row's number says nothing
+    start, end = flat[rows, 0].copy(), flat[rows, 1].copy()
+    found = allocate_module._merge(rank, ptr, rows, start, end, touch).tolist()
+    wanted: list[int] = []
+    for connected in ranks:
+        blocks: list[list[Intervals]] = []
+        base = len(wanted)
+        for c in connected:
+            fits = (b for b, held in enumerate(blocks) if all(idle(c, o, touch) for o in held))
+            b = next(fits, len(blocks))
+            blocks[b:] = [[*(blocks[b] if b < len(blocks) else []), c], *blocks[b + 1 :]]
+            wanted.append(base + b)
+    assert found == wanted
 
 
 def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.ir import pipeline as pipeline_ir
+from hccc.ir.collective import OpType
 from hccc.ir.dag import Dag
 from hccc.ir.program import Program
 from hccc.lang.transfer import load as transfer
@@ -21,6 +22,7 @@ from hccc.passes.list_schedule import list_schedule
 from hccc.passes.verify import verify
 from hccc.testing import correct_programs, topologies
 from tests.health_checks import EVERY_CHECK
+from tests.passes import textbook
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLUSTERS = EXAMPLES / "clusters"
@@ -75,6 +77,18 @@ def test_what_most_hangs_on_goes_first() -> None:
     t = dag.program.transfers
     order = [i for i in list_schedule(dag).order if (t["src"][i], t["dst"][i]) == (0, 1)]
     assert [int(t["chunk"][i]) for i in order] == [2, 0, 1]
+
+
+def test_a_link_in_use_is_waited_for() -> None:
+    """Chunk 1 leaves rank 0 behind chunk 0, which has more hops to go. So chunk 2 is the first that
+    passes from rank 1 to rank 2, though it has come over two links."""
+    rows = [(0, 1, 0, 0), (1, 3, 1, 0), (3, 4, 2, 0), (4, 5, 3, 0)]
+    rows += [(0, 1, 1, 1), (1, 2, 2, 1)]
+    rows += [(6, 7, 0, 2), (7, 1, 1, 2), (1, 2, 3, 2)]
+    dag = depend(textbook.program(OpType.CUSTOM, 8, 3, [(*row, textbook.RECV) for row in rows]))
+    t = dag.program.transfers
+    order = [i for i in list_schedule(dag, 16).order if (t["src"][i], t["dst"][i]) == (1, 2)]
+    assert [int(t["chunk"][i]) for i in order] == [2, 1]
 
 
 def test_without_a_cluster_it_is_hpds() -> None:

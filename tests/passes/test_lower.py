@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hccc.ir import primitives as primitives_ir
+from hccc.ir.arrays import Csr
 from hccc.ir.choices import NetworkLowering
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
@@ -74,6 +75,17 @@ def test_check_says_no() -> None:
     late = p.deps.index.copy()
     late[0] = len(p) - 1
     assert primitives_ir.check(replace(p, deps=replace(p.deps, index=late)))
+
+
+@pytest.mark.parametrize("transport", PURE)
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_task_done_too_seldom_or_too_often_is_seen(transport: Transport, by: int) -> None:
+    p = lowered(SMALL["ring allreduce"], transport)
+    ptr, index = p.tasks.ptr, p.tasks.index
+    row = int(p.tasks.owner()[0])
+    found = index[1:] if by < 0 else np.insert(index, 0, index[0])
+    tasks = Csr(ptr + by * (np.arange(len(ptr)) > row), found)
+    assert "a task is missing" in primitives_ir.check(replace(p, tasks=tasks))[0]
 
 
 @SWEEP

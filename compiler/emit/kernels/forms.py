@@ -119,16 +119,6 @@ def cost(form: Form) -> tuple[int, int]:
     return entries, length + 2 * bool(form.modulus) + bool(form.offset) + bool(form.constant)
 
 
-def uses(form: Form, axis: str) -> bool:
-    """Tells whether the form depends on `axis`."""
-    if isinstance(form, Split):
-        return uses(form.high, axis) or uses(form.low, axis)
-    return any(
-        axis in t.atom.axes if isinstance(t.atom, Lookup) else axis == t.atom.axis
-        for t in form.terms
-    )
-
-
 def names(form: Form) -> set[str]:
     """Returns the axes the form reads."""
     if isinstance(form, Split):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from hccc.emit.kernels import source, view
@@ -66,7 +69,26 @@ def calls(text: str) -> int:
 def test_a_rank_with_fewer_blocks_has_none_of_the_others() -> None:
     plan = plans.compiled(plans.broadcast(4))
     assert len(set(plan.n_tb.tolist())) > 1
-    assert "default:" in source.cpu(plan)
+    text = source.cpu(plan)
+    assert "default:" in text
+    ends, first = np.cumsum(plan.n_tb), np.cumsum(plan.n_tb) - plan.n_tb
+    for rank, tb in product(range(4), range(int(plan.n_tb.max()))):
+        block = int(first[rank]) + tb
+        there = block < ends[rank]
+        rows = int(plan.tb_ptr[block + 1] - plan.tb_ptr[block]) if there else 0
+        assert len(kinds(text, rank, tb)) == rows
+
+
+def kinds(text: str, rank: int, tb: int) -> list[int]:
+    """Evaluates the C that finds a thread block's rows; returns their kinds."""
+    known: dict[str, Any] = {"rank": rank, "tb": tb}
+    for name, table in re.findall(r"static const \w+ (\w+)[\[\]\d]+ = (\{.*?\});", text, re.DOTALL):
+        known[name] = eval(table.replace("{", "[").replace("}", "]"))
+    for name, value in re.findall(r"const int (kind\w*) = (.*?);", text):
+        known[name] = eval(value.replace("/", "//"), known)
+    (table, at), *_ = re.findall(r"const auto\* kind = (\w+) \+ (.*?);", text)
+    tail: list[int] = known[table][eval(at.replace("/", "//"), known) :]
+    return tail[: tail.index(-1)]
 
 
 @pytest.mark.usefixtures("in_rows")
