@@ -142,6 +142,8 @@ void Communicator::set_up(const TimeLeft &left) {
     failure_.use(gpu_->fault());
   }
   monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
+  if (!host_->device_memory())
+    messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, rank_, oversubscribed_);
   if (DeviceMemory *memory = host_->device_memory())
     mapper_ = std::make_unique<Mapper>(*memory, [this](const Error &error) {
       abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
@@ -483,6 +485,32 @@ void Communicator::run(const Library &library, const Called &called, const Stage
 void Communicator::fail(hcccResult_t code, const std::string &text) {
   if (failure_.set(code, text)) monitor_->notify(code, text_of("rank %d: ", rank_) + text);
   throw Error(code, text);
+}
+
+void Communicator::check(const Message &message) const {
+  check_not_lost();
+  check_message(message, n_ranks_);
+  if (!messages_)
+    throw Error(hcccInvalidUsage, text_of("sends and receives of memory of %s are not there yet: HCCC_HEAP=host",
+                                          host_->device_memory()->device().name()));
+  const int peer = message.peer == HCCC_ANY_SOURCE ? rank_ : message.peer;
+  if (!host_->near(peer) || (message.peer == HCCC_ANY_SOURCE && network_))
+    throw Error(hcccInvalidUsage, "sends and receives between hosts are not there yet: " + description(message, rank_));
+  reaches(message.at, message.count * static_cast<size_t>(bytes_of_type(message.type)));
+}
+
+void Communicator::exchange(const std::vector<Message> &messages, const Settings &settings) {
+  std::lock_guard<std::mutex> lock(calling_);
+  check_not_lost();
+  messages_->check_own(messages);
+  try {
+    messages_->exchange(messages, settings.timeout_s, [this, &settings] { return monitor_->describe_silent(settings.timeout_s); });
+  } catch (const Error &error) {  // other ranks wait for this one; the text names both ends
+    abort(error.code, error.what());
+    throw;
+  } catch (const std::bad_alloc &) {
+    fail(hcccSystemError, "no memory");
+  }
 }
 
 // Returns why a launch was lost: by a wait of this rank, or by another rank's failure.

@@ -40,6 +40,8 @@ class Monitor {
   void leave();
   // Says on whom a call waits that is not done in time; "": nobody stands out.
   std::string describe_late(const Called &own) const;
+  // Says which ranks stand still, by a call's deadline; "": none.
+  std::string describe_silent(double limit_s) const;
 
   // Closes the descriptors, in a child of fork() that has no such thread.
   void forsake();
