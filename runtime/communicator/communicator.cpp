@@ -103,6 +103,21 @@ struct Running {
   bool launched = false;
 };
 
+// Lets the monitor ask ranks of other hosts for signs of life while messages are waited for.
+struct Asking {
+  Asking(Monitor &monitor, bool asks) : monitor(monitor), asks(asks) {
+    if (asks) monitor.messaging.fetch_add(1, std::memory_order_release);
+  }
+  ~Asking() {
+    if (asks) monitor.messaging.fetch_add(1, std::memory_order_release);
+  }
+  Asking(const Asking &) = delete;
+  Asking &operator=(const Asking &) = delete;
+
+  Monitor &monitor;
+  const bool asks;
+};
+
 }  // namespace
 
 double timeout_of_environment() {
@@ -143,7 +158,8 @@ void Communicator::set_up(const TimeLeft &left) {
   }
   monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
   if (!host_->device_memory())
-    messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, rank_, oversubscribed_);
+    messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, network_ ? network_->transport() : nullptr,
+                                           rank_, oversubscribed_);
   if (DeviceMemory *memory = host_->device_memory())
     mapper_ = std::make_unique<Mapper>(*memory, [this](const Error &error) {
       abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
@@ -493,9 +509,6 @@ void Communicator::check(const Message &message) const {
   if (!messages_)
     throw Error(hcccInvalidUsage, text_of("sends and receives of memory of %s are not there yet: HCCC_HEAP=host",
                                           host_->device_memory()->device().name()));
-  const int peer = message.peer == HCCC_ANY_SOURCE ? rank_ : message.peer;
-  if (!host_->near(peer) || (message.peer == HCCC_ANY_SOURCE && network_))
-    throw Error(hcccInvalidUsage, "sends and receives between hosts are not there yet: " + description(message, rank_));
   reaches(message.at, message.count * static_cast<size_t>(bytes_of_type(message.type)));
 }
 
@@ -503,12 +516,15 @@ void Communicator::exchange(const std::vector<Message> &messages, const Settings
   std::lock_guard<std::mutex> lock(calling_);
   check_not_lost();
   messages_->check_own(messages);
+  const Asking asking(*monitor_, network_ != nullptr);
   try {
     messages_->exchange(messages, settings.timeout_s, [this, &settings] { return monitor_->describe_silent(settings.timeout_s); });
   } catch (const Error &error) {  // other ranks wait for this one; the text names both ends
     abort(error.code, error.what());
+    messages_->cancel();
     throw;
   } catch (const std::bad_alloc &) {
+    messages_->cancel();
     fail(hcccSystemError, "no memory");
   }
 }

@@ -3,8 +3,10 @@
 
 #include <hccc/backoff.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "libraries.h"
 
@@ -13,6 +15,7 @@ namespace {
 
 constexpr unsigned TURNS = 64;                    // between looks at failures while messages move
 constexpr unsigned long long LOOK_NS = 1000000;   // between looks at ranks that are waited for
+constexpr unsigned long long REASON_NS = 2000000000;  // in which a failure's reason comes
 constexpr double NS = 1e-9;
 
 std::string elements(uint64_t count, int type) {
@@ -54,15 +57,40 @@ std::string described_wait(const Control &control, int rank) {
   return description(message, rank);
 }
 
-Messages::Messages(const Host &host, const Registrations &registrations, const Failure &failure, int rank,
-                   bool oversubscribed)
-    : host_(host), failure_(failure), rank_(rank), oversubscribed_(oversubscribed), parts_(host, registrations, rank),
+Messages::Messages(const Host &host, const Registrations &registrations, const Failure &failure,
+                   hccc_transport *far, int rank, bool oversubscribed)
+    : host_(host), failure_(failure), far_(far), rank_(rank), oversubscribed_(oversubscribed), parts_(host, registrations, rank),
       peers_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r)) {
       Peer &peer = peers_[static_cast<size_t>(r)];
       peer.in = &host.ring(r, rank), peer.out = &host.ring(rank, r);
     }
+}
+
+Messages::~Messages() {
+  forget();
+  for (const Early &one : early_)
+    if (one.envelope.how == How::FAR) {
+      hccc_transport_message *message;
+      memcpy(&message, one.inside.data(), sizeof message);
+      hccc_transport_free(message);
+    }
+}
+
+// Drops messages between hosts that a failed call has left behind.
+void Messages::forget() {
+  const auto drop = [](hccc_transport_message *&one) {
+    if (one) hccc_transport_free(std::exchange(one, nullptr));
+  };
+  for (Sending &one : sending_) drop(one.far);
+  for (Receiving &one : receiving_) drop(one.far);
+}
+
+void Messages::cancel() {
+  if (!far_) return;
+  hccc_transport_cancel(far_);
+  forget();
 }
 
 void Messages::check_own(const std::vector<Message> &messages) const {
@@ -90,11 +118,11 @@ void Messages::exchange(const std::vector<Message> &messages, double timeout_s,
   any_source_ = false;
   for (const Message &one : messages) {
     if (one.sends) {
-      sending_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, nullptr}});
+      sending_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, nullptr}, nullptr});
       continue;
     }
     any_source_ = any_source_ || one.peer == HCCC_ANY_SOURCE;
-    receiving_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, -1}, {}});
+    receiving_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, -1}, {}, nullptr});
   }
   if (!early_.empty())
     for (Receiving &one : receiving_) post(one);
@@ -126,26 +154,56 @@ bool Messages::step(bool all) {
   ++turn_;
   for (Sending &one : sending_) {
     if (one.phase == Phase::DONE) continue;
-    bool ended = false;
-    if (one.phase == Phase::WAITING) moved = announce(one) || moved;
-    else moved = parts_.move(one.moves, one.of->peer, &ended) || moved;
-    if (ended) one.phase = Phase::DONE, --open_;
+    moved = (one.phase == Phase::WAITING ? announce(one) : move(one)) || moved;
   }
+  if (far_) moved = drain_far() || moved;
   if (all || any_source_)
     for (int r = 0; r < host_.n_ranks(); ++r) moved = drain(r, all) || moved;
   for (Receiving &one : receiving_) {
-    bool ended = false;
     if (one.phase == Phase::WAITING && !all && !any_source_) moved = drain(one.of->peer, false) || moved;
-    if (one.phase == Phase::MOVING) moved = parts_.move(one.moves, &ended) || moved;
-    if (ended) finish(one);
+    if (one.phase == Phase::MOVING) moved = move(one) || moved;
   }
   return moved;
+}
+
+bool Messages::move(Sending &sending) {
+  bool ended = false;
+  const bool moved = sending.far ? (ended = arrived(sending.far, *sending.of))
+                                 : parts_.move(sending.moves, sending.of->peer, &ended);
+  if (ended) sending.phase = Phase::DONE, --open_;
+  return moved;
+}
+
+bool Messages::move(Receiving &receiving) {
+  bool ended = false;
+  const bool moved = receiving.far ? (ended = arrived(receiving.far, *receiving.of))
+                                   : parts_.move(receiving.moves, &ended);
+  if (ended) finish(receiving);
+  return moved;
+}
+
+// Returns whether a message between hosts is done; it is freed then. Throws Error where it failed.
+bool Messages::arrived(hccc_transport_message *&far, const Message &message) const {
+  const int state = hccc_transport_state(far);
+  if (!state) return false;
+  hccc_transport_free(std::exchange(far, nullptr));
+  if (state > 0) return true;
+  const unsigned long long start = hccc_clock();
+  while (failure_.code() == hcccSuccess && hccc_clock() - start < REASON_NS) usleep(1000);
+  if (const hcccResult_t code = failure_.code())
+    throw Error(code, failure_.text() + "; " + description(message, rank_));
+  throw Error(hcccRemoteError, "the other end has left, or its host is cut off: " + description(message, rank_));
 }
 
 // Writes a message into its receiver's ring. False: there is no room, or an earlier message waits.
 bool Messages::announce(Sending &sending) {
   const Message &message = *sending.of;
   Peer &peer = peers_[static_cast<size_t>(message.peer)];
+  if (!peer.out) {
+    sending.far = hccc_transport_send(far_, message.peer, message.tag, message.type, message.at, message.bytes);
+    sending.phase = Phase::MOVING;
+    return true;
+  }
   if (peer.blocked == turn_) return false;
   if (peer.sent - peer.taken >= CELLS) peer.taken = peer.out->taken.load(std::memory_order_acquire);
   if (peer.sent - peer.taken >= CELLS) return peer.blocked = turn_, false;
@@ -206,6 +264,21 @@ bool Messages::drain(int source, bool all) {
   }
 }
 
+// Takes in all messages that have come from other hosts.
+bool Messages::drain_far() {
+  hccc_transport_envelope found;
+  bool moved = false;
+  while (hccc_transport_message *message = hccc_transport_next(far_, &found)) {
+    const Envelope envelope = {found.rank, found.tag, found.type, found.bytes, How::FAR};
+    char inside[sizeof message];
+    memcpy(inside, &message, sizeof message);
+    if (Receiving *receiving = receive_of(envelope)) deliver(*receiving, envelope, inside);
+    else early_.push_back({envelope, {inside, inside + sizeof inside}});
+    moved = true;
+  }
+  return moved;
+}
+
 // Gives a receive the first message of those that came before it.
 void Messages::post(Receiving &receiving) {
   const auto found = std::find_if(early_.begin(), early_.end(), [&](const Early &early) {
@@ -226,6 +299,11 @@ void Messages::deliver(Receiving &receiving, const Envelope &envelope, const cha
     throw Error(hcccInvalidUsage, description(sent, envelope.source) + "; " + description(message, rank_));
   }
   receiving.from = envelope;
+  if (envelope.how == How::FAR) {
+    memcpy(&receiving.far, inside, sizeof receiving.far);
+    receiving.phase = Phase::MOVING;
+    return hccc_transport_fetch(receiving.far, message.at);
+  }
   if (envelope.how != How::TRANSFER) {
     if (envelope.bytes) memcpy(message.at, inside, envelope.bytes);
     return finish(receiving);
@@ -257,7 +335,8 @@ const Message &Messages::first_open() const {
 // before that, but what it does not take nobody will. One that left as it is lost says why itself.
 bool Messages::gone(const Message &message) const {
   const auto left = [&](int rank) {
-    if (!host_.near(rank) || rank == rank_) return !host_.near(rank) ? false : message.peer == HCCC_ANY_SOURCE;
+    if (rank == rank_) return message.peer == HCCC_ANY_SOURCE;
+    if (!host_.near(rank)) return hccc_transport_has_left(far_, rank) != 0;
     const Control &control = host_.control(rank);
     return control.standing.load(std::memory_order_acquire) == Standing::LEFT &&
            !control.told.there.load(std::memory_order_acquire);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "../transport/include/hccc_transport.h"
 #include "failure.h"
 #include "host.h"
 #include "parts.h"
@@ -34,13 +35,18 @@ std::string described_wait(const Control &control, int rank);
 
 class Messages {
  public:
-  Messages(const Host &host, const Registrations &registrations, const Failure &failure, int rank, bool oversubscribed);
+  // far: carries messages between hosts; null: there is one host.
+  Messages(const Host &host, const Registrations &registrations, const Failure &failure, hccc_transport *far, int rank,
+           bool oversubscribed);
+  ~Messages();
 
   // Checks that what a rank sends to itself is received in the same group. Throws Error.
   void check_own(const std::vector<Message> &messages) const;
   // Makes sends and receives, which go on together, and returns when all are done. silent: says
   // which ranks stand still, for the error at the deadline. Throws Error.
   void exchange(const std::vector<Message> &messages, double timeout_s, const std::function<std::string()> &silent);
+  // Ends what a failed call has under way between hosts, so that no memory of it is touched.
+  void cancel();
 
  private:
   struct Peer {
@@ -65,17 +71,24 @@ class Messages {
     const Message *of;
     Phase phase;
     Sender moves;
+    hccc_transport_message *far = nullptr;  // to another host
   };
   struct Receiving {
     const Message *of;
     Phase phase;
     Receiver moves;
     Envelope from;
+    hccc_transport_message *far = nullptr;  // from another host
   };
 
   bool step(bool all);
   bool announce(Sending &sending);
+  bool move(Sending &sending);
+  bool move(Receiving &receiving);
+  bool arrived(hccc_transport_message *&far, const Message &message) const;
+  void forget();
   bool drain(int source, bool all);
+  bool drain_far();
   bool awaits(int source) const;
   Receiving *receive_of(const Envelope &envelope);
   void post(Receiving &receiving);
@@ -89,6 +102,7 @@ class Messages {
 
   const Host &host_;
   const Failure &failure_;
+  hccc_transport *const far_;
   const int rank_;
   const bool oversubscribed_;
   Parts parts_;

@@ -221,6 +221,7 @@ void Monitor::check_deadline() {
   if (several_hosts_) hccc_bootstrap_set_state(bootstrap_, called_by(host_.control(rank_)).number);
   if (number != watched_) watched_ = number, since_ = asked_ = now;
   const double limit = limit_s.load(std::memory_order_relaxed);
+  ask_for_messages(now);
   if (!number || limit <= 0 || host_.on_gpu() || failure_.code() != hcccSuccess) return;
   const auto seconds = [now](Clock::time_point since) {
     return std::chrono::duration<double>(now - since).count();
@@ -238,6 +239,16 @@ void Monitor::check_deadline() {
   const std::string text = text_of("not done within %g s: ", limit) + who + "; rank " +
                            std::to_string(rank_) + " calls " + description(own);
   if (failure_.set(hcccTimeout, text)) notify(hcccTimeout, text);
+}
+
+// Asks ranks of other hosts for signs of life while a send or receive waits.
+void Monitor::ask_for_messages(Clock::time_point now) {
+  const uint64_t turn = messaging.load(std::memory_order_acquire);
+  if (turn != messages_watched_) messages_watched_ = turn, messages_since_ = now;
+  if (!several_hosts_ || turn % 2 == 0) return;
+  const auto seconds = [now](Clock::time_point since) { return std::chrono::duration<double>(now - since).count(); };
+  const double period = std::max(ASK_PERIOD_S, ASK_PER_RANK_S * host_.n_ranks());
+  if (seconds(messages_since_) > ASK_S / 2 && seconds(asked_) > period) asked_ = now, liveness_.ask();
 }
 
 std::string Monitor::describe_silent(double limit) const {

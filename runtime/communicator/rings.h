@@ -12,9 +12,9 @@ constexpr size_t CELLS = 32;           // messages that a sender may be ahead of
 constexpr size_t INLINE_BYTES = 40;    // of a message in its cell: one cache line goes over
 constexpr size_t SLOT_BYTES = 2048;    // of a message beside its cell
 
-// How the bytes of a message go: in its cell, in the slot of its cell, or by a transfer, whose
-// record is at an offset of the sender's heap.
-enum class How : uint16_t { INLINE, SLOT, TRANSFER };
+// How the bytes of a message go: in its cell, in the slot of its cell, by a transfer, whose record
+// is at an offset of the sender's heap, or, between hosts, as a message of the transport.
+enum class How : uint16_t { INLINE, SLOT, TRANSFER, FAR };
 
 // An announced message. The sender writes `turn` last.
 struct alignas(64) Cell {

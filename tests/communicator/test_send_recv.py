@@ -18,6 +18,7 @@ from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import library as runtime
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.world import Lost, in_threads, loaded, run, start
 from tests.marks import LONG, slow
 
@@ -181,7 +182,13 @@ def refused(c: Communicator) -> bool:
         with pytest.raises(CommunicatorError, match=text):
             call()
     at = x.ctypes.data
-    for bad in ((at, 1, 77, 0), (at, 1 << 62, 7, 0), (None, 1, 7, 0), (at + 1, 1, 7, 0), (at, 1, 7, -1)):
+    for bad in (
+        (at, 1, 77, 0),
+        (at, 1 << 62, 7, 0),
+        (None, 1, 7, 0),
+        (at + 1, 1, 7, 0),
+        (at, 1, 7, -1),
+    ):
         assert plain(*bad, c.handle, None) == Result.INVALID_ARGUMENT, bad
     with pytest.raises(CommunicatorError, match="in one stream"), group():
         c.send(x, peer)
@@ -248,13 +255,16 @@ def mistaken(c: Communicator) -> list[str]:
     return told
 
 
-def test_mistakes_are_told_at_both_ends() -> None:
-    found = run(2, mistaken)
+def both_told(found: list[list[str]]) -> None:
     for one, *texts in zip(MISTAKES, *found, strict=True):
         for text in texts:
             assert f"rank 0 sends {one.sent} {one.sent_type} with tag 0 to rank 1" in text, text
             most = "" if one.plain else "up to "
             assert f"rank 1 receives {most}{one.wanted} {one.wanted_type}" in text, text
+
+
+def test_mistakes_are_told_at_both_ends() -> None:
+    both_told(run(2, mistaken))
 
 
 def ends(c: Communicator, how: str) -> Any:
@@ -266,7 +276,7 @@ def ends(c: Communicator, how: str) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "leave":
             return None
-        time.sleep(6)
+        time.sleep(3.5)
     c.set_timeout(2)
     started = time.monotonic()
     try:
@@ -321,6 +331,43 @@ def test_a_collective_does_not_mix_with_a_receive(sums: Path) -> None:
     for lost in found.values():
         assert isinstance(lost, Lost) and lost.result is Result.TIMEOUT and lost.seconds < 4
         assert "rank 1" in lost.text
+
+
+def on_hosts(rank: int) -> dict[str, str]:
+    """Puts ranks 0 and 1 on a host each, all others on the second."""
+    return {"UCX_TLS": "tcp,self", "HCCC_NETWORK": "lo", "HCCC_HOST_ID": f"host{min(rank, 1)}"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available()[0], reason="no UCX")
+class TestHosts:
+    """The same between hosts."""
+
+    def test_every_length(self) -> None:
+        assert run(2, all_sizes, SIZES, of_rank=on_hosts) == [True] * 2
+
+    def test_all_to_all_by_a_group(self) -> None:
+        assert run(4, everywhere, of_rank=on_hosts) == [True] * 4
+
+    def test_tags_in_any_order_and_any_source(self) -> None:
+        assert run(3, out_of_order, of_rank=on_hosts) == [True] * 3
+
+    def test_streams_and_types(self) -> None:
+        assert run(2, with_plain_calls, of_rank=on_hosts) == [True] * 2
+
+    def test_mistakes(self) -> None:
+        both_told(run(2, mistaken, of_rank=on_hosts))
+
+    @pytest.mark.parametrize("how", ["die", "leave", "late"])
+    def test_a_rank_that_does_not_come(self, how: str) -> None:
+        silent = [1] if how == "die" else []
+        found = start(3, ends, how, of_rank=on_hosts).outcomes(silent=silent)
+        results = {"die": Result.REMOTE_ERROR, "leave": None, "late": Result.TIMEOUT}
+        for rank in (0, 2):
+            lost = found[rank]
+            assert isinstance(lost, Lost) and lost.seconds < 4.5, lost
+            assert lost.result is (results[how] or lost.result), lost.text
+        assert any("rank 1" in found[rank].text for rank in (0, 2)), found
 
 
 class Step(NamedTuple):

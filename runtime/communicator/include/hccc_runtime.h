@@ -252,8 +252,8 @@ hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDat
 /* Send elements to another rank of the communicator, and receive them. A send and a receive belong
  * together by peer and tag (0 without one), in the order in which they are made; both ends have the
  * same type and count, of a tagged receive at most its count. Otherwise it is an error at both
- * ranks, which names both, and the communicator is lost. Small messages (2,048 bytes) are sent
- * before they are received, longer ones wait for their receiver. All sends and receives of a group
+ * ranks, which names both, and the communicator is lost. Small messages (2,048 bytes; between hosts UCX
+ * decides) are sent before they are received, longer ones wait for their receiver. All sends and receives of a group
  * and a communicator go on together, as one call, in one stream; what a rank sends to itself it
  * receives in the same group. Only the two ranks take part: collectives do not count them, but are
  * ordered with them within a rank. It is an error by HCCC_TIMEOUT where one rank waits in a
