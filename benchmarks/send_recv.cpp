@@ -1,5 +1,9 @@
 // send_recv.cpp: two ranks send a message to and fro; the first prints the microseconds of one way.
 // With -DMPI by MPI, else by hccc. arguments: bytes, turns, `foreign` or `registered`.
+// Each rank has a core.
+#include <sched.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -60,6 +64,10 @@ int main(int n, char **words) {
   check(n == 4, "reading arguments");
   const size_t bytes = std::strtoull(words[1], nullptr, 10);
   const int turns = std::atoi(words[2]), rank = rank_of_this();
+  cpu_set_t core;  // MPI launchers bind by default, and not alike
+  CPU_ZERO(&core);
+  CPU_SET(static_cast<unsigned>(rank % sysconf(_SC_NPROCESSORS_ONLN)), &core);
+  if (!getenv("UNBOUND")) sched_setaffinity(0, sizeof core, &core);
   const bool registered = !std::strcmp(words[3], "registered");
   char *out = memory(bytes, registered), *in = memory(bytes, registered);
   std::memset(out, rank + 1, bytes), std::memset(in, 0, bytes);

@@ -129,13 +129,21 @@ void Calls::run_waiting(uint64_t id) {
   }
   inside.begin();
   try {
-    if (own.request.messages()) of_.exchange(*own.request.messages(), own.place.settings);
+    if (own.request.messages()) of_.exchange(own.request.messages()->data(), own.request.messages()->size(), own.place.settings);
     else of_.call(own.request.wanted(), own.place.settings);
   } catch (const Error &error) {
     of_.abort(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const std::exception &error) {
     of_.abort(hcccSystemError, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   }
+}
+
+void Calls::run(const std::function<void(const Settings &)> &body) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  check_open();
+  const Place place = {made_++, settings_};
+  ++inside_;
+  run(lock, place, body);
 }
 
 Calls::Place Calls::reserve() {
@@ -147,6 +155,11 @@ Calls::Place Calls::reserve() {
 
 void Calls::run(const Place &place, const std::function<void(const Settings &)> &body) {
   std::unique_lock<std::mutex> lock(mutex_);
+  run(lock, place, body);
+}
+
+void Calls::run(std::unique_lock<std::mutex> &lock, const Place &place,
+                const std::function<void(const Settings &)> &body) {
   Inside inside(*this, lock);
   --inside_;  // that of reserve()
   inside.number = &place.number;

@@ -59,8 +59,10 @@ class Calls : public std::enable_shared_from_this<Calls> {
     Settings settings;
   };
   Place reserve();
-  // Runs a body in its turn. Throws Error, also where its turn does not come.
+  // Runs a body in its turn, of a place or of one that is reserved now. Throws Error, also where its
+  // turn does not come.
   void run(const Place &place, const std::function<void(const Settings &)> &body);
+  void run(const std::function<void(const Settings &)> &body);
 
   // Waits for all calls; no more may be made. Throws Error where they do not end.
   void finish();
@@ -86,6 +88,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   static void reached(void *id);
   static std::shared_ptr<Calls> of(uint64_t id);
   void run_waiting(uint64_t id);
+  void run(std::unique_lock<std::mutex> &lock, const Place &place, const std::function<void(const Settings &)> &body);
   bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place);
   void check_open() const;
 

@@ -509,16 +509,18 @@ void Communicator::check(const Message &message) const {
   if (!messages_)
     throw Error(hcccInvalidUsage, text_of("sends and receives of memory of %s are not there yet: HCCC_HEAP=host",
                                           host_->device_memory()->device().name()));
-  reaches(message.at, message.count * static_cast<size_t>(bytes_of_type(message.type)));
+  const size_t bytes = message.count * static_cast<size_t>(bytes_of_type(message.type));
+  if (bytes > SLOT_BYTES) reaches(message.at, bytes);  // of short messages nobody else touches the buffer
 }
 
-void Communicator::exchange(const std::vector<Message> &messages, const Settings &settings) {
+void Communicator::exchange(const Message *messages, size_t n, const Settings &settings) {
   std::lock_guard<std::mutex> lock(calling_);
   check_not_lost();
-  messages_->check_own(messages);
+  messages_->check_own(messages, n);
   const Asking asking(*monitor_, network_ != nullptr);
   try {
-    messages_->exchange(messages, settings.timeout_s, [this, &settings] { return monitor_->describe_silent(settings.timeout_s); });
+    messages_->exchange(messages, n, settings.timeout_s,
+                        [this, &settings] { return monitor_->describe_silent(settings.timeout_s); });
   } catch (const Error &error) {  // other ranks wait for this one; the text names both ends
     abort(error.code, error.what());
     messages_->cancel();

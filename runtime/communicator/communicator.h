@@ -52,7 +52,7 @@ class Communicator {
   void check(const Message &message) const;
   // Makes sends and receives, which go on together; returns when this rank's part is done. Throws
   // Error.
-  void exchange(const std::vector<Message> &messages, const Settings &settings);
+  void exchange(const Message *messages, size_t n, const Settings &settings);
   // Gathers bytes of all ranks, as hccc_bootstrap_allgather. Throws Error.
   void allgather(void *data, size_t bytes_each, double timeout_s);
   // Ends the communicator with a failure, here and at all ranks, unless it has one.

@@ -13,6 +13,8 @@
 namespace hccc {
 namespace {
 
+constexpr unsigned SPINS = 200;  // turns of a wait before it gives its core away
+constexpr size_t COPIED_A_TURN = 64, MOST_COPIED = 1 << 20;  // bytes
 constexpr unsigned TURNS = 64;                    // between looks at failures while messages move
 constexpr unsigned long long LOOK_NS = 1000000;   // between looks at ranks that are waited for
 constexpr unsigned long long REASON_NS = 2000000000;  // in which a failure's reason comes
@@ -93,14 +95,19 @@ void Messages::cancel() {
   forget();
 }
 
-void Messages::check_own(const std::vector<Message> &messages) const {
+void Messages::check_own(const Message *messages, size_t n) const {
   std::vector<const Message *> receives;
-  for (const Message &one : messages)
+  const Message *const end = messages + n;
+  if (std::none_of(messages, end, [&](const Message &one) { return one.peer == rank_; })) return;
+  for (const Message *at = messages; at != end; ++at) {
+    const Message &one = *at;
     if (!one.sends && (one.peer == rank_ || one.peer == HCCC_ANY_SOURCE)) receives.push_back(&one);
+  }
   const auto refuse = [&](const Message &one) {
     throw Error(hcccInvalidUsage, description(one, rank_) + ", itself: the other end must be in the same group");
   };
-  for (const Message &one : messages) {
+  for (const Message *at = messages; at != end; ++at) {
+    const Message &one = *at;
     if (!one.sends || one.peer != rank_) continue;
     const auto found = std::find_if(receives.begin(), receives.end(),
                                     [&](const Message *receive) { return takes(*receive, rank_, one.tag); });
@@ -111,12 +118,13 @@ void Messages::check_own(const std::vector<Message> &messages) const {
     if (one->peer == rank_) refuse(*one);
 }
 
-void Messages::exchange(const std::vector<Message> &messages, double timeout_s,
+void Messages::exchange(const Message *messages, size_t n, double timeout_s,
                         const std::function<std::string()> &silent) {
   sending_.clear(), receiving_.clear();
-  open_ = messages.size();
+  open_ = n;
   any_source_ = false;
-  for (const Message &one : messages) {
+  for (size_t k = 0; k < n; ++k) {
+    const Message &one = messages[k];
     if (one.sends) {
       sending_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, nullptr}, nullptr});
       continue;
@@ -126,15 +134,24 @@ void Messages::exchange(const std::vector<Message> &messages, double timeout_s,
   }
   if (!early_.empty())
     for (Receiving &one : receiving_) post(one);
-  hccc_backoff backoff = {oversubscribed_, 0};
+  hccc_backoff backoff = {true, 0};
+  unsigned idle = 0;
+  const unsigned spins = turns_to_spin();
   unsigned turns = 0;
   unsigned long long start = 0, idle_since = 0, looked = 0;
   bool all = false;  // rings of ranks that send what nobody receives yet: their later messages may match
   while (open_) {
     const bool moved = step(all);
     if (!open_) break;
-    if (moved) backoff.idle = 0, idle_since = 0;
-    if (moved ? ++turns % TURNS != 0 : !hccc_back_off(backoff)) continue;
+    if (moved) {
+      idle = 0, idle_since = 0;
+      if (++turns % TURNS) continue;
+    } else if (!oversubscribed_ && ++idle < spins) {
+      hccc_pause();
+      continue;
+    } else {
+      hccc_back_off(backoff);
+    }
     const unsigned long long now = hccc_clock();
     if (!start) start = looked = now;
     if (now - looked > LOOK_NS) {
@@ -146,6 +163,16 @@ void Messages::exchange(const std::vector<Message> &messages, double timeout_s,
     hccc_sleep_for_part(now - idle_since);
   }
   if (start) host_.control(rank_).waits.store(0, std::memory_order_relaxed);
+}
+
+
+// Returns the turns that a wait of this call spins: at least as long as a peer takes for a part.
+unsigned Messages::turns_to_spin() const {
+  size_t longest = 0;
+  for (const Sending &one : sending_) longest = std::max(longest, one.of->bytes);
+  for (const Receiving &one : receiving_) longest = std::max(longest, one.of->bytes);
+  const auto copying = static_cast<unsigned>(std::min(longest, MOST_COPIED) / COPIED_A_TURN);
+  return SPINS + copying;
 }
 
 // Makes one turn of all open sends and receives. Returns whether anything moved.
@@ -247,10 +274,10 @@ bool Messages::drain(int source, bool all) {
   if (!peer.in) return false;
   bool moved = false;
   for (;;) {
+    if (!all && !awaits(source)) return moved;
     const size_t at = peer.received % CELLS;
     const Cell &cell = peer.in->cells[at];
     if (cell.turn.load(std::memory_order_acquire) != static_cast<uint32_t>(peer.received / CELLS + 1)) return moved;
-    if (!all && !awaits(source)) return moved;
     const Envelope envelope = {source, cell.tag, cell.type, cell.bytes, cell.how};
     const char *inside = cell.how == How::SLOT ? peer.in->slots[at] : cell.inside;
     if (Receiving *receiving = receive_of(envelope)) {

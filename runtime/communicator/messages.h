@@ -41,10 +41,10 @@ class Messages {
   ~Messages();
 
   // Checks that what a rank sends to itself is received in the same group. Throws Error.
-  void check_own(const std::vector<Message> &messages) const;
-  // Makes sends and receives, which go on together, and returns when all are done. silent: says
+  void check_own(const Message *messages, size_t n) const;
+  // Makes n sends and receives, which go on together, and returns when all are done. silent: says
   // which ranks stand still, for the error at the deadline. Throws Error.
-  void exchange(const std::vector<Message> &messages, double timeout_s, const std::function<std::string()> &silent);
+  void exchange(const Message *messages, size_t n, double timeout_s, const std::function<std::string()> &silent);
   // Ends what a failed call has under way between hosts, so that no memory of it is touched.
   void cancel();
 
@@ -81,6 +81,7 @@ class Messages {
     hccc_transport_message *far = nullptr;  // from another host
   };
 
+  unsigned turns_to_spin() const;
   bool step(bool all);
   bool announce(Sending &sending);
   bool move(Sending &sending);
