@@ -81,6 +81,13 @@ def all_reduce() -> None:
         _equal(partial(one, shape, torch.float32, Op.SUM))
 
 
+def standard() -> None:
+    """Makes a call without libraries of one's own."""
+    x = torch.full((1000,), float(_rank()))
+    dist.all_reduce(x)
+    assert torch.equal(x, torch.full((1000,), _size() * (_size() - 1) / 2))
+
+
 def all_reduce_types() -> None:
     """Checks what gloo refuses, or hccc has no type for."""
     n = _size()

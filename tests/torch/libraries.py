@@ -44,9 +44,10 @@ def _rows(op: OpType, n: int, root: int) -> tuple[Sequence[Row], int]:
 
 
 def environment(n: int, place: Path) -> dict[str, str]:
-    """Writes the kernels of groups of up to n ranks, and returns the variable that names them."""
+    """Writes the kernels of groups of up to n ranks, and returns the variables that have only these
+    run."""
     places = [str(_emitted(size, place)) for size in range(2, n + 1)]
-    return {"HCCC_LIBRARIES": os.pathsep.join(places)}
+    return {"HCCC_LIBRARIES": os.pathsep.join(places), "HCCC_STANDARD": "0"}
 
 
 def _emitted(n: int, folder: Path) -> Path:

@@ -29,3 +29,7 @@ def test_collectives_are_as_gloos(n: int, cases: tuple[str, ...], tmp_path: Path
 def test_collectives_without_a_compiler_are_as_gloos(tmp_path: Path) -> None:
     variables = {**environment(2, tmp_path), "HCCC_TEST_PYTHON": "1"}
     run(2, "cases", (*COLLECTIVES, "layouts", "refused"), variables)
+
+
+def test_collectives_need_no_libraries() -> None:
+    run(2, "cases", ("standard",), {})
