@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "emit": {"base", "ir"},
     "interop": {"analysis", "base", "emit", "ir", "lang", "proofs"},
     "runtime": {"base", "emit", "ir"},
+    "torch": {"runtime"},
     "validate": {"base", "emit", "ir", "runtime"},
     # What joins them.
     "driver": {

@@ -69,6 +69,21 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) 
   return found;
 }
 
+void check_message(const Message &message, int n_ranks) {
+  if (!name_of_type(message.type)) throw Error(hcccInvalidArgument, text_of("type %d is none", message.type));
+  const bool any = !message.sends && !message.exact;
+  if ((message.peer < 0 || message.peer >= n_ranks) && !(any && message.peer == HCCC_ANY_SOURCE))
+    throw Error(hcccInvalidArgument, text_of("rank %d is none of %d", message.peer, n_ranks));
+  if (message.tag < 0 && !(any && message.tag == HCCC_ANY_TAG))
+    throw Error(hcccInvalidArgument, text_of("tag %d is negative", message.tag));
+  const auto size = static_cast<size_t>(bytes_of_type(message.type));
+  if (message.count > SIZE_MAX / 2 / size)
+    throw Error(hcccInvalidArgument, text_of("%zu elements are too many", message.count));
+  if (message.count && !message.at) throw Error(hcccInvalidArgument, "the buffer is null");
+  if (reinterpret_cast<uintptr_t>(message.at) % size)
+    throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %zu bytes, as its elements are", size));
+}
+
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number) {
   Called made;
   made.number = number;

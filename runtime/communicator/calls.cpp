@@ -81,14 +81,14 @@ void Calls::check_open() const {
   if (finished_ || abandoned_) throw Error(hcccInvalidUsage, "the communicator is finalized");
 }
 
-void Calls::enqueue(const Wanted &wanted, void *stream) {
-  of_.check(wanted, settings());
+void Calls::enqueue(const Request &request, void *stream) {
+  if (!request.messages()) of_.check(request.wanted(), settings());
   const auto in = static_cast<hcccrtStream_t>(stream);
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
   const bool captured = device_layer::captures(in);
   const uint64_t id = enlist(shared_from_this());
-  waiting_.emplace(id, Waiting{Request(wanted), {made_, settings_}, captured});
+  waiting_.emplace(id, Waiting{request, {made_, settings_}, captured});
   try {
     device_layer::launch(in, reached, reinterpret_cast<void *>(static_cast<uintptr_t>(id)));
   } catch (...) {
@@ -97,7 +97,9 @@ void Calls::enqueue(const Wanted &wanted, void *stream) {
     throw;
   }
   made_ += !captured;
-  if (captured) of_.note_captured(wanted);
+  if (!captured) return;
+  if (request.messages()) of_.note_captured(*request.messages());
+  else of_.note_captured(request.wanted());
 }
 
 std::shared_ptr<Calls> Calls::of(uint64_t id) {
@@ -127,12 +129,21 @@ void Calls::run_waiting(uint64_t id) {
   }
   inside.begin();
   try {
-    of_.call(own.request.wanted(), own.place.settings);
+    if (own.request.messages()) of_.exchange(own.request.messages()->data(), own.request.messages()->size(), own.place.settings);
+    else of_.call(own.request.wanted(), own.place.settings);
   } catch (const Error &error) {
     of_.abort(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const std::exception &error) {
     of_.abort(hcccSystemError, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   }
+}
+
+void Calls::run(const std::function<void(const Settings &)> &body) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  check_open();
+  const Place place = {made_++, settings_};
+  ++inside_;
+  run(lock, place, body);
 }
 
 Calls::Place Calls::reserve() {
@@ -144,6 +155,11 @@ Calls::Place Calls::reserve() {
 
 void Calls::run(const Place &place, const std::function<void(const Settings &)> &body) {
   std::unique_lock<std::mutex> lock(mutex_);
+  run(lock, place, body);
+}
+
+void Calls::run(std::unique_lock<std::mutex> &lock, const Place &place,
+                const std::function<void(const Settings &)> &body) {
   Inside inside(*this, lock);
   --inside_;  // that of reserve()
   inside.number = &place.number;

@@ -14,15 +14,19 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "communicator.h"
 
 namespace hccc {
 
-// A stored call, with a copy of its text.
+// A stored call: of a collective, with a copy of its text, or sends and receives.
 struct Request {
   explicit Request(const Wanted &wanted)
       : wanted_(wanted), library_(wanted.library ? wanted.library : "") {}
+  explicit Request(std::shared_ptr<const std::vector<Message>> messages) : messages_(std::move(messages)) {}
+  const std::vector<Message> *messages() const { return messages_.get(); }
   Wanted wanted() const {
     Wanted made = wanted_;
     if (made.library) made.library = library_.c_str();
@@ -32,6 +36,7 @@ struct Request {
  private:
   Wanted wanted_;
   std::string library_;
+  std::shared_ptr<const std::vector<Message>> messages_;  // null: a collective
 };
 
 class Calls : public std::enable_shared_from_this<Calls> {
@@ -46,7 +51,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
 
   // Checks a call and puts it into a stream. Throws Error; later errors are the communicator's
   // failure.
-  void enqueue(const Wanted &wanted, void *stream);
+  void enqueue(const Request &request, void *stream);
 
   // A reserved place in the order of calls. It must be run.
   struct Place {
@@ -54,8 +59,10 @@ class Calls : public std::enable_shared_from_this<Calls> {
     Settings settings;
   };
   Place reserve();
-  // Runs a body in its turn. Throws Error, also where its turn does not come.
+  // Runs a body in its turn, of a place or of one that is reserved now. Throws Error, also where its
+  // turn does not come.
   void run(const Place &place, const std::function<void(const Settings &)> &body);
+  void run(const std::function<void(const Settings &)> &body);
 
   // Waits for all calls; no more may be made. Throws Error where they do not end.
   void finish();
@@ -81,6 +88,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   static void reached(void *id);
   static std::shared_ptr<Calls> of(uint64_t id);
   void run_waiting(uint64_t id);
+  void run(std::unique_lock<std::mutex> &lock, const Place &place, const std::function<void(const Settings &)> &body);
   bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place);
   void check_open() const;
 

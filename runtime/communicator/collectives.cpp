@@ -8,11 +8,11 @@ namespace {
 // Puts a call into a stream, after the checks that can be made now.
 void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
   const std::shared_ptr<Calls> calls = comm->calls;
-  if (!group::open()) return calls->enqueue(wanted, stream);
+  if (!group::open()) return calls->enqueue(Request(wanted), stream);
   comm->of.check(wanted, comm->calls->settings());
   device_layer::captures(static_cast<hcccrtStream_t>(stream));
   const Request request(wanted);
-  group::add({comm, comm, [=] { calls->enqueue(request.wanted(), stream); }, {}});
+  group::add({comm, comm, [=] { calls->enqueue(request, stream); }, {}});
 }
 
 // Makes a call without a stream: returns when this rank's part is done.

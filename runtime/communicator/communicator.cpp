@@ -103,6 +103,21 @@ struct Running {
   bool launched = false;
 };
 
+// Lets the monitor ask ranks of other hosts for signs of life while messages are waited for.
+struct Asking {
+  Asking(Monitor &monitor, bool asks) : monitor(monitor), asks(asks) {
+    if (asks) monitor.messaging.fetch_add(1, std::memory_order_release);
+  }
+  ~Asking() {
+    if (asks) monitor.messaging.fetch_add(1, std::memory_order_release);
+  }
+  Asking(const Asking &) = delete;
+  Asking &operator=(const Asking &) = delete;
+
+  Monitor &monitor;
+  const bool asks;
+};
+
 }  // namespace
 
 double timeout_of_environment() {
@@ -142,6 +157,9 @@ void Communicator::set_up(const TimeLeft &left) {
     failure_.use(gpu_->fault());
   }
   monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
+  if (!host_->device_memory())
+    messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, network_ ? network_->transport() : nullptr,
+                                           rank_, oversubscribed_);
   if (DeviceMemory *memory = host_->device_memory())
     mapper_ = std::make_unique<Mapper>(*memory, [this](const Error &error) {
       abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
@@ -483,6 +501,34 @@ void Communicator::run(const Library &library, const Called &called, const Stage
 void Communicator::fail(hcccResult_t code, const std::string &text) {
   if (failure_.set(code, text)) monitor_->notify(code, text_of("rank %d: ", rank_) + text);
   throw Error(code, text);
+}
+
+void Communicator::check(const Message &message) const {
+  check_not_lost();
+  check_message(message, n_ranks_);
+  if (!messages_)
+    throw Error(hcccInvalidUsage, text_of("sends and receives of memory of %s are not there yet: HCCC_HEAP=host",
+                                          host_->device_memory()->device().name()));
+  const size_t bytes = message.count * static_cast<size_t>(bytes_of_type(message.type));
+  if (bytes > SLOT_BYTES) reaches(message.at, bytes);  // of short messages nobody else touches the buffer
+}
+
+void Communicator::exchange(const Message *messages, size_t n, const Settings &settings) {
+  std::lock_guard<std::mutex> lock(calling_);
+  check_not_lost();
+  messages_->check_own(messages, n);
+  const Asking asking(*monitor_, network_ != nullptr);
+  try {
+    messages_->exchange(messages, n, settings.timeout_s,
+                        [this, &settings] { return monitor_->describe_silent(settings.timeout_s); });
+  } catch (const Error &error) {  // other ranks wait for this one; the text names both ends
+    abort(error.code, error.what());
+    messages_->cancel();
+    throw;
+  } catch (const std::bad_alloc &) {
+    messages_->cancel();
+    fail(hcccSystemError, "no memory");
+  }
 }
 
 // Returns why a launch was lost: by a wait of this rank, or by another rank's failure.

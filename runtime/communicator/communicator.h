@@ -11,6 +11,7 @@
 #include "host.h"
 #include "libraries.h"
 #include "mapper.h"
+#include "messages.h"
 #include "monitor.h"
 #include "network.h"
 #include "registration.h"
@@ -47,6 +48,11 @@ class Communicator {
   void check(const Wanted &wanted, const Settings &settings) const;
   // Makes a collective call; returns when this rank's part is done. Throws Error.
   void call(const Wanted &wanted, const Settings &settings);
+  // Checks a send or receive. Throws Error.
+  void check(const Message &message) const;
+  // Makes sends and receives, which go on together; returns when this rank's part is done. Throws
+  // Error.
+  void exchange(const Message *messages, size_t n, const Settings &settings);
   // Gathers bytes of all ranks, as hccc_bootstrap_allgather. Throws Error.
   void allgather(void *data, size_t bytes_each, double timeout_s);
   // Ends the communicator with a failure, here and at all ranks, unless it has one.
@@ -61,6 +67,7 @@ class Communicator {
   bool ended(uint64_t launches) noexcept;
   // Notes the buffers of a call that a graph has captured, and returns whether any is in a range.
   void note_captured(const Wanted &wanted);
+  void note_captured(const std::vector<Message> &messages);
   bool captured(const void *at, size_t bytes) const;
   // Waits until all launches have ended. Throws Error where the communicator is lost.
   void wait_for_launches();
@@ -124,6 +131,7 @@ class Communicator {
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<Mapper> mapper_;  // where memory is a device's
   Staging staging_;
+  std::unique_ptr<Messages> messages_;
   std::mutex calling_;
   mutable std::mutex capturing_;           // of the next
   std::set<const void *> captured_;        // buffers of calls in graphs

@@ -28,13 +28,23 @@ from hccc.runtime.communicator.buffers import (
 )
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import group, in_group
+from hccc.runtime.communicator.messages import ANY, Received
 from hccc.runtime.communicator.rank import Can, CommunicatorRank, handle_of, unique_id
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.device.arrays import ArrayBuffer
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.layout import DTYPES
 
-__all__ = ["Can", "Communicator", "CommunicatorError", "Result", "allocate", "group", "unique_id"]
+__all__ = [
+    "Can",
+    "Communicator",
+    "CommunicatorError",
+    "Received",
+    "Result",
+    "allocate",
+    "group",
+    "unique_id",
+]
 
 _Stream = Stream | int | None
 
@@ -98,6 +108,26 @@ class Communicator(CommunicatorRank):
     def scatter(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
         """Copies block r of the root's `send` to rank r. send: None at other ranks."""
         self._one("Scatter", send, receive, (self.n_ranks, 1), stream, root=root)
+
+    def send(self, buffer: Any, peer: int, tag: int = 0, stream: _Stream = None) -> None:
+        """Sends an array to another rank, whose receive has the same tag. Up to 2,048 bytes are
+        sent before they are received; longer arrays wait for their receiver."""
+        b = buffer_on(self.platform, "Send", "buffer", buffer)
+        words = (b.pointer, b.elements, number_of_type("Send", b, None), peer, tag)
+        self._launch("SendTagged", words, b, None, stream)
+
+    def recv(
+        self, buffer: Any, peer: int | None = None, tag: int | None = 0, stream: _Stream = None
+    ) -> Received:
+        """Receives at most an array of a rank, None: of any, with a tag, None: with any. Returns
+        what came, which is known when the receive is done."""
+        b = buffer_on(self.platform, "Recv", "buffer", buffer, writable=True)
+        made = Received()
+        source, wanted = (ANY if one is None else one for one in (peer, tag))
+        number = number_of_type("Recv", None, b)
+        words = (b.pointer, b.elements, number, source, wanted, made.address)
+        self._launch("RecvTagged", words, None, b._replace(owner=(b.owner, made)), stream)
+        return made
 
     def run(
         self,

@@ -39,6 +39,8 @@ struct Control {
   std::atomic<uint32_t> beat;  // grows while the rank's monitor runs
   std::atomic<uint64_t> called[CALLED_WORDS];  // a Called, which is read while it may be written
   std::atomic<uint64_t> kinds[2];  // of calls that may be cut: number, and whether this rank copies
+  std::atomic<uint64_t> waits;       // for a send or receive: a packed one; 0: for none
+  std::atomic<uint64_t> waits_count;  // its elements
   std::atomic<uint32_t> mapped[MOST_WINDOWS];  // peers that have mapped each piece of device memory
   std::atomic<uint32_t> maps;      // 1 + the rank whose memory this rank maps now; 0: none
   std::atomic<uint32_t> released;  // peers that have unmapped all memory of this rank

@@ -104,6 +104,12 @@ void Communicator::note_captured(const Wanted &wanted) {
     if (one) captured_.insert(one);
 }
 
+void Communicator::note_captured(const std::vector<Message> &messages) {
+  std::lock_guard<std::mutex> lock(capturing_);
+  for (const Message &one : messages)
+    if (one.at) captured_.insert(one.at);
+}
+
 bool Communicator::captured(const void *at, size_t bytes) const {
   std::lock_guard<std::mutex> lock(capturing_);
   const auto first = captured_.lower_bound(at);

@@ -77,6 +77,12 @@ bool open() { return current.depth > 0; }
 
 void add(Part part) { current.parts.push_back(std::move(part)); }
 
+Part *messages_of(hcccComm_t comm) {
+  for (Part &part : current.parts)
+    if (part.comm == comm && part.messages) return &part;
+  return nullptr;
+}
+
 void check_unused(hcccComm_t comm) {
   for (const Part &part : current.parts)
     if (part.comm == comm)

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "include/hccc_runtime.h"
+#include "messages.h"
 
 namespace hccc::group {
 
@@ -14,11 +17,16 @@ struct Part {
   const void *key = nullptr;
   hcccComm_t comm = nullptr;  // gets the error; null: none
   std::function<void()> first, then;
+  // Of sends and receives, which are one part a communicator: all of them, and their stream.
+  std::shared_ptr<std::vector<Message>> messages = nullptr;
+  void *stream = nullptr;
 };
 
 // Returns whether this thread has a group open.
 bool open();
 void add(Part part);
+// Returns the part of a communicator's sends and receives; null: there are none yet.
+Part *messages_of(hcccComm_t comm);
 // Throws Error where the group that is open uses the communicator.
 void check_unused(hcccComm_t comm);
 // Fails the open group, if any: none of its parts will run, and its end returns this error.

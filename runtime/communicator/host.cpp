@@ -60,7 +60,7 @@ void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   scratch_bytes_ = static_cast<size_t>(joined_[self].scratch_bytes);
   for (const Joined &one : joined_)
     scratch_bytes_ = std::min(scratch_bytes_, static_cast<size_t>(one.scratch_bytes));
-  SharedFile arena = SharedFile::make("hccc-arena", CONTROL_BYTES + FLAG_BYTES + scratch_bytes_);
+  SharedFile arena = SharedFile::make("hccc-arena", head_bytes() + FLAG_BYTES + scratch_bytes_);
   const int shared[2] = {arena.descriptor(), own ? own->descriptor() : device_memory_->mailbox().for_peers()};
   std::vector<int> files(2 * joined_.size(), -1);
   if (hccc_bootstrap_share(bootstrap, shared, 2, files.data(), left.seconds(), &error)) fail_as(error);
@@ -131,12 +131,12 @@ void Host::map(std::vector<int> &files, size_t arena_bytes) {
     if (!near) continue;
     Arena &arena = arenas_.back();
     const SharedFile file = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
-    arena.fixed = Mapping(file.descriptor(), 0, CONTROL_BYTES + FLAG_BYTES);
+    arena.fixed = Mapping(file.descriptor(), 0, head_bytes() + FLAG_BYTES);
     if (!device_memory_) {
       // The network may write into the own scratch at any time: all of it stays where it is.
       const bool whole = all_near < joined_.size() && r == static_cast<size_t>(rank_);
       const size_t bytes = whole ? scratch_bytes_ : std::min(scratch_bytes_, FIRST_SCRATCH);
-      arena.scratch = Mapping(file.descriptor(), CONTROL_BYTES + FLAG_BYTES, bytes);
+      arena.scratch = Mapping(file.descriptor(), head_bytes() + FLAG_BYTES, bytes);
     }
     const int second = std::exchange(files[2 * r + 1], -1);
     if (device_memory_) {
@@ -178,7 +178,7 @@ void Host::fill_tables() {
   }
   for (size_t r = 0; r < joined_.size(); ++r) {
     char *fixed = arenas_[r].fixed.base();
-    ranks_.push_back({fixed ? fixed + CONTROL_BYTES : nullptr, arenas_[r].scratch.base(), &windows_[r], 1, 0});
+    ranks_.push_back({fixed ? fixed + head_bytes() : nullptr, arenas_[r].scratch.base(), &windows_[r], 1, 0});
   }
 }
 
@@ -197,6 +197,21 @@ std::vector<Host::Window> Host::own_windows() const {
 
 Control &Host::control(int rank) const {
   return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].fixed.base());
+}
+
+size_t Host::head_bytes() const {
+  const size_t rings = (joined_.size() * sizeof(Ring) + CONTROL_BYTES - 1) / CONTROL_BYTES * CONTROL_BYTES;
+  return CONTROL_BYTES + rings;
+}
+
+Ring &Host::ring(int from, int to) const {
+  char *first = arenas_[static_cast<size_t>(to)].fixed.base() + CONTROL_BYTES;
+  return reinterpret_cast<Ring *>(first)[from];
+}
+
+char *Host::heap_of(int rank) const {
+  const auto r = static_cast<size_t>(rank);
+  return heaps_[r] ? heaps_[r]->base() : reinterpret_cast<char *>(joined_[r].heap_base);
 }
 
 bool Host::reaches(const void *pointer, size_t bytes) const {

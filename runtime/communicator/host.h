@@ -1,5 +1,5 @@
 // host.h: the ranks of this host and the memory that they share, mapped here: every rank's arena
-// (control, flags, scratch) and heap; on a device `DeviceMemory` has all of it but control.
+// (control, rings, flags, scratch) and heap; on a device `DeviceMemory` has all of it but control.
 #pragma once
 
 #include <hccc/hccc.h>
@@ -11,6 +11,7 @@
 #include "control.h"
 #include "heap.h"
 #include "device_memory.h"
+#include "rings.h"
 #include "shared_memory.h"
 #include "time_left.h"
 
@@ -36,6 +37,10 @@ class Host {
   // Returns the table that kernels read.
   const hccc_rank *ranks() const { return device_memory_ ? device_memory_->table() : ranks_.data(); }
   Control &control(int rank) const;
+  // Returns the ring of messages from one rank of this host to another.
+  Ring &ring(int from, int to) const;
+  // Returns where the heap of a rank of this host is in this process.
+  char *heap_of(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
   bool one_process() const { return one_process_; }
   // Returns whether a rank is on this host. Other ranks have no memory and no control here.
@@ -82,9 +87,12 @@ class Host {
 
   // A rank's control page, flags and scratch, of one file; of another host: nothing.
   struct Arena {
-    Mapping fixed;    // control page and flags
+    Mapping fixed;    // control page, rings of messages and flags
     Mapping scratch;  // as much as calls have needed so far
   };
+
+  // Returns the bytes of an arena before its flags: the control page and the rings.
+  size_t head_bytes() const;
 
   int rank_;
   std::shared_ptr<Heap> heap_;

@@ -15,6 +15,7 @@
 
 #include "forks.h"
 #include "log.h"
+#include "messages.h"
 #include "signals.h"
 
 namespace hccc {
@@ -27,13 +28,13 @@ constexpr double LEAST_SILENCE_S = 1, SILENT_PART = 0.35;  // of a deadline: a r
 constexpr double ASK_PART = 0.25, ASK_S = 1;  // of a deadline, and at most: then other hosts are asked
 constexpr double ASK_PERIOD_S = 0.2, ASK_PER_RANK_S = 0.001;  // all ask rank 0, which answers with all
 
-// A message of a rank: why it is lost, or, with hcccSuccess, that it leaves, with its last call.
-struct Message {
+// A notice of a rank: why it is lost, or, with hcccSuccess, that it leaves, with its last call.
+struct Notice {
   int32_t code;
   char text[252];
 };
-static_assert(sizeof(Message) <= HCCC_BOOTSTRAP_MAX_MESSAGE, "the size of a message");
-static_assert(sizeof(Called) <= sizeof(Message::text), "a message has room for a call");
+static_assert(sizeof(Notice) <= HCCC_BOOTSTRAP_MAX_MESSAGE, "the size of a message");
+static_assert(sizeof(Called) <= sizeof(Notice::text), "a message has room for a call");
 
 // Returns a descriptor of a process, readable when it has ended, the same for all communicators
 // while it lives; null where the system gives none.
@@ -88,7 +89,7 @@ void Monitor::forsake() {
 }
 
 void notify_ranks(hccc_bootstrap *bootstrap, hcccResult_t code, const std::string &text) {
-  Message message{};
+  Notice message{};
   message.code = code;
   strncpy(message.text, text.c_str(), sizeof message.text - 1);
   hccc_bootstrap_notify(bootstrap, &message, sizeof message);
@@ -104,7 +105,7 @@ void Monitor::leave() {
   Control &own = host_.control(rank_);
   own.standing.store(Standing::LEFT, std::memory_order_release);
   if (!several_hosts_) return;
-  Message message{};
+  Notice message{};
   const Called last = called_by(own);
   memcpy(message.text, &last, sizeof last);
   hccc_bootstrap_notify(bootstrap_, &message, sizeof message);
@@ -160,7 +161,7 @@ void Monitor::run() {
 void Monitor::read_messages() {
   int rank = -1, orderly = 0;
   while (hccc_bootstrap_next_departure(bootstrap_, &rank, &orderly)) handle_departure(rank, orderly);
-  Message message{};
+  Notice message{};
   size_t bytes = sizeof message;
   for (; hccc_bootstrap_next_message(bootstrap_, &rank, &message, &bytes); bytes = sizeof message) {
     if (bytes != sizeof message) continue;
@@ -220,6 +221,7 @@ void Monitor::check_deadline() {
   if (several_hosts_) hccc_bootstrap_set_state(bootstrap_, called_by(host_.control(rank_)).number);
   if (number != watched_) watched_ = number, since_ = asked_ = now;
   const double limit = limit_s.load(std::memory_order_relaxed);
+  ask_for_messages(now);
   if (!number || limit <= 0 || host_.on_gpu() || failure_.code() != hcccSuccess) return;
   const auto seconds = [now](Clock::time_point since) {
     return std::chrono::duration<double>(now - since).count();
@@ -239,9 +241,22 @@ void Monitor::check_deadline() {
   if (failure_.set(hcccTimeout, text)) notify(hcccTimeout, text);
 }
 
+// Asks ranks of other hosts for signs of life while a send or receive waits.
+void Monitor::ask_for_messages(Clock::time_point now) {
+  const uint64_t turn = messaging.load(std::memory_order_acquire);
+  if (turn != messages_watched_) messages_watched_ = turn, messages_since_ = now;
+  if (!several_hosts_ || turn % 2 == 0) return;
+  const auto seconds = [now](Clock::time_point since) { return std::chrono::duration<double>(now - since).count(); };
+  const double period = std::max(ASK_PERIOD_S, ASK_PER_RANK_S * host_.n_ranks());
+  if (seconds(messages_since_) > ASK_S / 2 && seconds(asked_) > period) asked_ = now, liveness_.ask();
+}
+
+std::string Monitor::describe_silent(double limit) const {
+  return liveness_.describe_silent(std::min(LEAST_SILENCE_S, SILENT_PART * limit));
+}
+
 std::string Monitor::describe_late(const Called &own) const {
-  const double limit = limit_s.load(std::memory_order_relaxed);
-  const std::string silent = liveness_.describe_silent(std::min(LEAST_SILENCE_S, SILENT_PART * limit));
+  const std::string silent = describe_silent(limit_s.load(std::memory_order_relaxed));
   if (!silent.empty()) return silent;
   uint64_t least = own.number;
   std::vector<int> behind;
@@ -256,9 +271,10 @@ std::string Monitor::describe_late(const Called &own) const {
     least = other.number, last = other;
   }
   if (behind.empty()) return "";
+  const std::string waits = host_.near(behind.back()) ? described_wait(host_.control(behind.back()), behind.back()) : "";
   return names_of(behind) + text_of("%s not started the call: %s last was ", behind.size() == 1 ? " has" : " have",
                                     behind.size() == 1 ? "its" : "their") +
-         (last.collective[0] ? description(last) : text_of("call %" PRIu64, last.number));
+         (last.collective[0] ? description(last) : text_of("call %" PRIu64, last.number)) + (waits.empty() ? "" : ", and " + waits);
 }
 
 }  // namespace hccc

@@ -34,12 +34,17 @@ class Monitor {
   // know when they began.
   std::atomic<double> limit_s{0};
 
+  // Odd while sends and receives are made: ranks of other hosts are then asked for signs of life.
+  std::atomic<uint64_t> messaging{0};
+
   // Sends all other ranks the reason why this one aborts.
   void notify(hcccResult_t code, const std::string &text);
   // Says that this rank leaves, and why where its communicator is lost. Its last message.
   void leave();
   // Says on whom a call waits that is not done in time; "": nobody stands out.
   std::string describe_late(const Called &own) const;
+  // Says which ranks stand still, by a call's deadline; "": none.
+  std::string describe_silent(double limit_s) const;
 
   // Closes the descriptors, in a child of fork() that has no such thread.
   void forsake();
@@ -50,6 +55,7 @@ class Monitor {
   void share_failure();
   bool adopt_failure(int rank);
   void check_deadline();
+  void ask_for_messages(std::chrono::steady_clock::time_point now);
   void handle_departure(int rank, bool orderly);
   void compare_calls();
 
@@ -67,6 +73,8 @@ class Monitor {
   std::vector<Called> last_calls_;  // of ranks of other hosts that have left; number 0: of none
   std::vector<bool> knows_last_call_;
   using Clock = std::chrono::steady_clock;
+  uint64_t messages_watched_ = 0;  // the same of sends and receives
+  Clock::time_point messages_since_;
   uint64_t watched_ = 0;  // the running call, and since when it is known, and was last asked about
   Clock::time_point since_, asked_;
   Descriptor stop_;

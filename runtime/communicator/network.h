@@ -25,6 +25,7 @@ class Network {
   ~Network();
 
   const hccc_proxy_ring *proxy_ring() const { return &ring_; }
+  hccc_transport *transport() const { return transport_; }
   // Wakes the transport's thread, as a call begins.
   void wake() { hccc_transport_wake(transport_); }
 

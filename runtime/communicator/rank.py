@@ -45,7 +45,7 @@ def unique_id() -> bytes:
 
 
 @cache
-def _connect() -> None:
+def connect_streams() -> None:
     """Sets the device layer of streams to this process's."""
     check(library().call("SetDeviceLayer", device_layer().handle))
 
@@ -54,7 +54,7 @@ def handle_of(stream: Stream | int | None) -> int | None:
     """Returns the handle of a call's stream, None for none."""
     if stream is None:
         return None
-    _connect()
+    connect_streams()
     return stream.handle if isinstance(stream, Stream) else stream
 
 

@@ -78,6 +78,10 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "Gather": (*_SEND, _INT, _P, _P),
     "Scatter": (*_SEND, _INT, _P, _P),
     "AllToAll": (*_SEND, _P, _P),
+    "SendTagged": (_P, _SIZE, _INT, _INT, _INT, _P, _P),
+    "RecvTagged": (_P, _SIZE, _INT, _INT, _INT, _P, _P, _P),
+    "Send": (_P, _SIZE, _INT, _INT, _P, _P),
+    "Recv": (_P, _SIZE, _INT, _INT, _P, _P),
     "Run": (ctypes.c_char_p, *_SEND, _INT, _P, _P),
 }
 

@@ -2,6 +2,10 @@
 #include "staging.h"
 
 #include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 namespace hccc {
 
@@ -21,6 +25,40 @@ void copy(char *to, const char *from, size_t bytes) {
     to[i] = from[i];
     asm volatile("" ::: "memory");
   }
+}
+
+namespace {
+
+constexpr size_t PAST_CACHES = size_t{4} << 20;
+
+#if defined(__x86_64__)
+// Copies lines without reading what they overwrite.
+void stream(char *to, const char *from, size_t bytes) {
+  const size_t head = -reinterpret_cast<uintptr_t>(to) % 64;
+  memcpy(to, from, head);
+  to += head, from += head, bytes -= head;
+  size_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    const __m128i *in = reinterpret_cast<const __m128i *>(from + i);
+    __m128i *out = reinterpret_cast<__m128i *>(to + i);
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+                  d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a), _mm_stream_si128(out + 1, b), _mm_stream_si128(out + 2, c),
+        _mm_stream_si128(out + 3, d);
+  }
+  memcpy(to + i, from + i, bytes - i);
+  _mm_sfence();
+}
+#else
+void stream(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
+#endif
+
+}  // namespace
+
+void copy_message(char *to, const char *from, size_t bytes, size_t whole) {
+  if (whole >= PAST_CACHES && bytes >= 4096) return stream(to, from, bytes);
+  if (bytes >= 4096) return copy(to, from, bytes);
+  memcpy(to, from, bytes);
 }
 
 void gather(char *to, const char *from, int blocks, const Cut &cut) {

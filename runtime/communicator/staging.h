@@ -57,6 +57,8 @@ class Staging {
 
 // Copies bytes; faster than memcpy where buffers lie a few bytes apart modulo a page.
 void copy(char *to, const char *from, size_t bytes);
+// Copies a part of a message of `whole` bytes, past the caches where it is long.
+void copy_message(char *to, const char *from, size_t bytes, size_t whole);
 // Copy the cuts of `blocks` blocks of a buffer into a contiguous one, and back.
 void gather(char *to, const char *from, int blocks, const Cut &cut);
 void scatter(char *to, const char *from, int blocks, const Cut &cut);

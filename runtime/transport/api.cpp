@@ -276,6 +276,52 @@ void hccc_transport_close(hccc_transport *t) {
   delete t;
 }
 
+hccc_transport_message *hccc_transport_send(hccc_transport *t, int peer, int tag, int type, const void *data,
+                                            size_t bytes) {
+  const Hold hold(*t);
+  return send_message(*t, peer, tag, type, data, bytes);
+}
+
+hccc_transport_message *hccc_transport_next(hccc_transport *t, hccc_transport_envelope *envelope) {
+  if (t->arrived.load(std::memory_order_acquire) == 0) {
+    if (!t->lock.try_lock()) return nullptr;  // the thread works
+    work(*t, false);
+    t->lock.unlock();
+    if (t->arrived.load(std::memory_order_acquire) == 0) return nullptr;
+  }
+  const Hold hold(*t);
+  if (t->inbox.empty()) return nullptr;
+  hccc_transport_message *found = t->inbox.front();
+  t->inbox.pop_front();
+  t->arrived.fetch_sub(1, std::memory_order_relaxed);
+  *envelope = {found->header.rank, found->header.tb, found->header.channel, 0, found->header.bytes};
+  return found;
+}
+
+void hccc_transport_fetch(hccc_transport_message *message, void *to) {
+  const Hold hold(*message->t);
+  fetch_message(message, to);
+}
+
+int hccc_transport_state(const hccc_transport_message *message) {
+  return message->state.load(std::memory_order_acquire);
+}
+
+void hccc_transport_free(hccc_transport_message *message) {
+  const Hold hold(*message->t);
+  free_message(message);
+}
+
+void hccc_transport_cancel(hccc_transport *t) {
+  const Hold hold(*t);
+  cancel_messages(*t);
+}
+
+int hccc_transport_has_left(hccc_transport *t, int peer) {
+  const Hold hold(*t);
+  return t->peers[size_t(peer)]->state == PeerState::LEFT;
+}
+
 int hccc_transport_counters(hccc_transport *t, hccc_transport_counters_t *counters) {
   if (!t || !counters || counters->size != sizeof *counters) return HCCC_TRANSPORT_INVALID;
   const Hold hold(*t);

@@ -114,13 +114,14 @@ void close_worker(Transport &t) {
   for (const auto &peer : t.peers) close_endpoint(t, *peer);
   // A copier uses the pool's memory until its copies are done.
   const auto busy = [&t] {
-    return t.closing > 0 || t.slices > 0 || t.receipts > 0 || !t.cells.empty();
+    return t.closing > 0 || t.slices > 0 || t.receipts > 0 || t.requests > 0 || !t.cells.empty();
   };
   while (t.worker && busy() && Clock::now() < until) {
     finish_copies_out(t);
     finish_copies_in(t);
     ucx().ucp_worker_progress(t.worker);
   }
+  drop_inbox(t);
   if (t.worker) ucx().ucp_worker_destroy(t.worker);
   if (t.context) {
     t.out_pool.free(t.context, t.copier);

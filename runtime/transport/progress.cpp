@@ -31,19 +31,6 @@ void sleep(Transport &t, Micro pause) {
   ppoll(waiting, 2, &limit, nullptr);
 }
 
-// Works for one round; returns the number of events.
-int work(Transport &t, bool taking) {
-  int n = taking ? take(t) : 0;
-  n += send(t);
-  n += finish_copies_out(t);
-  for (int k = 0; k < 64; ++k) {
-    const unsigned events = ucx().ucp_worker_progress(t.worker);
-    if (!events) break;
-    n += int(events);
-  }
-  return n + finish_copies_in(t);
-}
-
 bool was_woken(Transport &t) {
   uint64_t count;
   return read(t.wake_fd, &count, sizeof count) == sizeof count;
@@ -133,6 +120,19 @@ void on_abort(int) {
 }
 
 }  // namespace
+
+// Works for one round; returns the number of events.
+int work(Transport &t, bool taking) {
+  int n = taking ? take(t) : 0;
+  n += send(t);
+  n += finish_copies_out(t);
+  for (int k = 0; k < 64; ++k) {
+    const unsigned events = ucx().ucp_worker_progress(t.worker);
+    if (!events) break;
+    n += int(events);
+  }
+  return n + finish_copies_in(t);
+}
 
 void watch_for_abort() {
   static const bool once = [] {

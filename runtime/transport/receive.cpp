@@ -173,6 +173,8 @@ ucp::Status receive_message(void *argument, const void *header, size_t header_by
   if (peer.state == PeerState::FAILED) return ucp::OK;
   peer.hello_received = true;
   if (h.kind == LEAVING) peer.state = PeerState::LEFT;
+  if (h.kind == MESSAGE)
+    return take_message(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
   if (h.kind != TRANSFER) return ucp::OK;
   if (!is_inside(t, h, bytes) || !arrival_of(peer, h))
     return fail_peer(t, peer, "it sent what lies in no window of this rank"), ucp::OK;

@@ -39,8 +39,9 @@ struct Header {
   uint64_t bytes;   // of the whole message
   int64_t counter;
 };
-enum Kind : uint32_t { HELLO, TRANSFER, LEAVING };
+enum Kind : uint32_t { HELLO, TRANSFER, LEAVING, MESSAGE };
 enum : unsigned { MESSAGE_ID = 0x68 };  // of UCX's active message
+enum : uint32_t { MAX_MESSAGES_AHEAD = 1 << 20 };  // of a peer, that UCX passes on too early
 
 struct Window {
   char *base;
@@ -98,6 +99,22 @@ struct ArrivalQueue {
   std::deque<Arrival> arrivals;
 };
 
+}  // namespace hccc::transport
+
+// A message of a rank, sent or received. UCX may touch the caller's memory while it is pending.
+// Its header has the tag for `tb` and the type for `channel`.
+struct hccc_transport_message {
+  hccc_transport *t;
+  hccc::transport::Peer *peer;
+  hccc::transport::Header header;
+  std::vector<char> data;  // of one that came with its header
+  void *descriptor;        // of UCX, for one that is to be fetched
+  std::atomic<int> state{0};  // 1: done, -1: failed
+  bool pending = false, dropped = false;
+};
+
+namespace hccc::transport {
+
 enum class PeerState { UNKNOWN, CONNECTED, LEFT, FAILED };
 
 struct Peer {
@@ -119,6 +136,9 @@ struct Peer {
   std::unordered_map<uint64_t, ArrivalQueue> arrival_queues;
   uint32_t first = 0;         // the first message whose counter was not raised
   std::deque<char> raised;    // whether each message's counter was, from that one on
+  // Of messages between ranks.
+  uint32_t messages_sent = 0, messages_received = 0;
+  std::map<uint32_t, hccc_transport_message *> early;  // that came before earlier ones
 };
 
 // Bytes on their way into a window.
@@ -168,6 +188,11 @@ struct hccc_transport {
   const hccc_proxy_ring *proxy_ring = nullptr;
   uint32_t taken = 0;
   size_t messages = 0, slices = 0, receipts = 0;
+  // Messages that have come, in each sender's order, and how many there are; and the callers' that
+  // are under way.
+  std::deque<hccc_transport_message *> inbox;
+  std::atomic<size_t> arrived{0};
+  size_t requests = 0;
   int closing = 0;  // endpoints
   // The thread.
   std::mutex lock;
@@ -226,6 +251,14 @@ bool listen(Transport &t, std::string &why);
 int finish_copies_in(Transport &t);
 void drop_receipts(Transport &t, const Peer *peer);
 
+// message.cpp
+hccc_transport_message *send_message(Transport &t, int rank, int tag, int type, const void *data, size_t bytes);
+ucp::Status take_message(Transport &t, Peer &peer, const Header &h, void *data, size_t bytes, bool rendezvous);
+void fetch_message(hccc_transport_message *message, void *to);
+void free_message(hccc_transport_message *message);
+void cancel_messages(Transport &t);
+void drop_inbox(Transport &t);
+
 // endpoint.cpp
 bool open_worker(Transport &t, std::string &why);
 bool open_endpoint(Transport &t, Peer &peer, std::string &why);
@@ -233,6 +266,7 @@ void close_endpoint(Transport &t, Peer &peer);
 void close_worker(Transport &t);
 
 // progress.cpp
+int work(Transport &t, bool taking);
 void run(Transport &t);
 void watch_for_abort();
 

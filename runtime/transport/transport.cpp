@@ -4,6 +4,7 @@
 #include "endpoint.cpp"
 #include "failure.cpp"
 #include "library.cpp"
+#include "message.cpp"
 #include "pool.cpp"
 #include "progress.cpp"
 #include "receive.cpp"

@@ -249,6 +249,33 @@ hcccResult_t hcccScatter(const void *send, void *receive, size_t count, hcccData
 hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDataType_t type,
                           hcccComm_t comm, void *stream);
 
+/* Send elements to another rank of the communicator, and receive them. A send and a receive belong
+ * together by peer and tag (0 without one), in the order in which they are made; both ends have the
+ * same type and count, of a tagged receive at most its count. Otherwise it is an error at both
+ * ranks, which names both, and the communicator is lost. Small messages (2,048 bytes; between hosts UCX
+ * decides) are sent before they are received, longer ones wait for their receiver. All sends and receives of a group
+ * and a communicator go on together, as one call, in one stream; what a rank sends to itself it
+ * receives in the same group. Only the two ranks take part: collectives do not count them, but are
+ * ordered with them within a rank. It is an error by HCCC_TIMEOUT where one rank waits in a
+ * collective for another that waits in a send or receive for the first. */
+hcccResult_t hcccSend(const void *buffer, size_t count, hcccDataType_t type, int peer, hcccComm_t comm,
+                      void *stream);
+hcccResult_t hcccRecv(void *buffer, size_t count, hcccDataType_t type, int peer, hcccComm_t comm,
+                      void *stream);
+
+/* The same with a tag, from 0 on. A receive may take any source and any tag; status, which may be
+ * null, says what came, when the receive is done: after a group's end, or in its stream's turn. */
+#define HCCC_ANY_SOURCE (-1)
+#define HCCC_ANY_TAG (-1)
+typedef struct {
+  int source, tag;
+  size_t count;
+} hcccStatus_t;
+hcccResult_t hcccSendTagged(const void *buffer, size_t count, hcccDataType_t type, int peer, int tag,
+                            hcccComm_t comm, void *stream);
+hcccResult_t hcccRecvTagged(void *buffer, size_t count, hcccDataType_t type, int peer, int tag,
+                            hcccStatus_t *status, hcccComm_t comm, void *stream);
+
 /* Runs a library by its name, of any collective, SendRecv and custom ones too. `op` matters where
  * it reduces. */
 hcccResult_t hcccRun(const char *library, const void *send, void *receive, size_t count,

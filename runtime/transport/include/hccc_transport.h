@@ -138,6 +138,31 @@ HCCC_TRANSPORT_API int hccc_transport_stop(hccc_transport *t);
 /* Stops the transport and frees all threads, descriptors and registrations. Null is allowed. */
 HCCC_TRANSPORT_API void hccc_transport_close(hccc_transport *t);
 
+/* Messages between ranks, of any length, with a tag and a type that mean nothing here. Those of a
+ * sender come in the order in which they were sent. Calls are made by one thread at a time. */
+typedef struct hccc_transport_message hccc_transport_message;
+typedef struct hccc_transport_envelope {
+  int rank, tag, type, reserved;
+  unsigned long long bytes;
+} hccc_transport_envelope;
+
+/* Begins to send a message to a connected peer; `data` stays as it is until its state is not 0. */
+HCCC_TRANSPORT_API hccc_transport_message *hccc_transport_send(hccc_transport *t, int peer, int tag, int type,
+                                                               const void *data, size_t bytes);
+/* Works a little, and returns the next message that has come; null: none. */
+HCCC_TRANSPORT_API hccc_transport_message *hccc_transport_next(hccc_transport *t,
+                                                               hccc_transport_envelope *envelope);
+/* Begins to receive the bytes of a message that has come. Once. */
+HCCC_TRANSPORT_API void hccc_transport_fetch(hccc_transport_message *message, void *to);
+/* Returns 0 while a message is under way, 1 when it is sent or received, -1 where it failed. */
+HCCC_TRANSPORT_API int hccc_transport_state(const hccc_transport_message *message);
+HCCC_TRANSPORT_API void hccc_transport_free(hccc_transport_message *message);
+/* Ends all messages that are under way, with the connections to all peers, so that nothing touches
+ * callers' memory any more; waits two seconds at most. */
+HCCC_TRANSPORT_API void hccc_transport_cancel(hccc_transport *t);
+/* Returns 1 where a peer has left in order: no message of it will come. */
+HCCC_TRANSPORT_API int hccc_transport_has_left(hccc_transport *t, int peer);
+
 HCCC_TRANSPORT_API int hccc_transport_counters(hccc_transport *t,
                                                hccc_transport_counters_t *counters);
 

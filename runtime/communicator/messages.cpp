@@ -1,0 +1,418 @@
+// messages.cpp: matching and progress of sends and receives.
+#include "messages.h"
+
+#include <hccc/backoff.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "libraries.h"
+
+namespace hccc {
+namespace {
+
+constexpr unsigned SPINS = 200;  // turns of a wait before it gives its core away
+constexpr size_t COPIED_A_TURN = 64, MOST_COPIED = 1 << 20;  // bytes
+constexpr unsigned TURNS = 64;                    // between looks at failures while messages move
+constexpr unsigned long long LOOK_NS = 1000000;   // between looks at ranks that are waited for
+constexpr unsigned long long REASON_NS = 2000000000;  // in which a failure's reason comes
+constexpr double NS = 1e-9;
+
+std::string elements(uint64_t count, int type) {
+  const char *name = name_of_type(type);
+  return text_of("%llu %s", static_cast<unsigned long long>(count), name ? name : "?");
+}
+
+std::string with_tag(int tag) { return tag == HCCC_ANY_TAG ? " with any tag" : text_of(" with tag %d", tag); }
+
+bool takes(const Message &receive, int source, int tag) {
+  return (receive.peer == HCCC_ANY_SOURCE || receive.peer == source) &&
+         (receive.tag == HCCC_ANY_TAG || receive.tag == tag);
+}
+
+}  // namespace
+
+std::string description(const Message &message, int rank) {
+  const std::string what = elements(message.count, message.type) + with_tag(message.tag);
+  if (message.sends) return text_of("rank %d sends ", rank) + what + text_of(" to rank %d", message.peer);
+  const std::string text = text_of("rank %d receives %s", rank, message.exact ? "" : "up to ") + what;
+  return text + (message.peer == HCCC_ANY_SOURCE ? " from any rank" : text_of(" from rank %d", message.peer));
+}
+
+uint64_t packed(const Message &message) {
+  return 1 | uint64_t{message.sends} << 1 | uint64_t{message.exact} << 2 | static_cast<uint64_t>(message.type) << 3 |
+         static_cast<uint64_t>(message.peer + 1) << 11 |
+         static_cast<uint64_t>(int64_t{message.tag} + 1) << 32;
+}
+
+std::string described_wait(const Control &control, int rank) {
+  const uint64_t word = control.waits.load(std::memory_order_acquire);
+  if (!word) return "";
+  Message message;
+  message.sends = word >> 1 & 1, message.exact = word >> 2 & 1;
+  message.type = static_cast<int>(word >> 3 & 0xff);
+  message.peer = static_cast<int>(word >> 11 & 0x1fffff) - 1;
+  message.tag = static_cast<int>(static_cast<int64_t>(word >> 32) - 1);
+  message.count = control.waits_count.load(std::memory_order_relaxed);
+  return description(message, rank);
+}
+
+Messages::Messages(const Host &host, const Registrations &registrations, const Failure &failure,
+                   hccc_transport *far, int rank, bool oversubscribed)
+    : host_(host), failure_(failure), far_(far), rank_(rank), oversubscribed_(oversubscribed), parts_(host, registrations, rank),
+      peers_(static_cast<size_t>(host.n_ranks())) {
+  for (int r = 0; r < host.n_ranks(); ++r)
+    if (host.near(r)) {
+      Peer &peer = peers_[static_cast<size_t>(r)];
+      peer.in = &host.ring(r, rank), peer.out = &host.ring(rank, r);
+    }
+}
+
+Messages::~Messages() {
+  forget();
+  for (const Early &one : early_)
+    if (one.envelope.how == How::FAR) {
+      hccc_transport_message *message;
+      memcpy(&message, one.inside.data(), sizeof message);
+      hccc_transport_free(message);
+    }
+}
+
+// Drops messages between hosts that a failed call has left behind.
+void Messages::forget() {
+  const auto drop = [](hccc_transport_message *&one) {
+    if (one) hccc_transport_free(std::exchange(one, nullptr));
+  };
+  for (Sending &one : sending_) drop(one.far);
+  for (Receiving &one : receiving_) drop(one.far);
+}
+
+void Messages::cancel() {
+  if (!far_) return;
+  hccc_transport_cancel(far_);
+  forget();
+}
+
+void Messages::check_own(const Message *messages, size_t n) const {
+  std::vector<const Message *> receives;
+  const Message *const end = messages + n;
+  if (std::none_of(messages, end, [&](const Message &one) { return one.peer == rank_; })) return;
+  for (const Message *at = messages; at != end; ++at) {
+    const Message &one = *at;
+    if (!one.sends && (one.peer == rank_ || one.peer == HCCC_ANY_SOURCE)) receives.push_back(&one);
+  }
+  const auto refuse = [&](const Message &one) {
+    throw Error(hcccInvalidUsage, description(one, rank_) + ", itself: the other end must be in the same group");
+  };
+  for (const Message *at = messages; at != end; ++at) {
+    const Message &one = *at;
+    if (!one.sends || one.peer != rank_) continue;
+    const auto found = std::find_if(receives.begin(), receives.end(),
+                                    [&](const Message *receive) { return takes(*receive, rank_, one.tag); });
+    if (found == receives.end()) refuse(one);
+    receives.erase(found);
+  }
+  for (const Message *one : receives)
+    if (one->peer == rank_) refuse(*one);
+}
+
+void Messages::exchange(const Message *messages, size_t n, double timeout_s,
+                        const std::function<std::string()> &silent) {
+  sending_.clear(), receiving_.clear();
+  open_ = n;
+  any_source_ = false;
+  for (size_t k = 0; k < n; ++k) {
+    const Message &one = messages[k];
+    if (one.sends) {
+      sending_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, nullptr}, nullptr});
+      continue;
+    }
+    any_source_ = any_source_ || one.peer == HCCC_ANY_SOURCE;
+    receiving_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, -1}, {}, nullptr});
+  }
+  if (!early_.empty())
+    for (Receiving &one : receiving_) post(one);
+  hccc_backoff backoff = {true, 0};
+  unsigned idle = 0;
+  const unsigned spins = turns_to_spin();
+  unsigned turns = 0;
+  unsigned long long start = 0, idle_since = 0, looked = 0;
+  bool all = false;  // rings of ranks that send what nobody receives yet: their later messages may match
+  while (open_) {
+    const bool moved = step(all);
+    if (!open_) break;
+    if (moved) {
+      idle = 0, idle_since = 0;
+      if (++turns % TURNS) continue;
+    } else if (!oversubscribed_ && ++idle < spins) {
+      hccc_pause();
+      continue;
+    } else {
+      hccc_back_off(backoff);
+    }
+    const unsigned long long now = hccc_clock();
+    if (!start) start = looked = now;
+    if (now - looked > LOOK_NS) {
+      look(now - start, timeout_s, silent);
+      all = true, looked = now;
+    }
+    if (moved) continue;
+    if (!idle_since) idle_since = now;
+    hccc_sleep_for_part(now - idle_since);
+  }
+  if (start) host_.control(rank_).waits.store(0, std::memory_order_relaxed);
+}
+
+
+// Returns the turns that a wait of this call spins: at least as long as a peer takes for a part.
+unsigned Messages::turns_to_spin() const {
+  size_t longest = 0;
+  for (const Sending &one : sending_) longest = std::max(longest, one.of->bytes);
+  for (const Receiving &one : receiving_) longest = std::max(longest, one.of->bytes);
+  const auto copying = static_cast<unsigned>(std::min(longest, MOST_COPIED) / COPIED_A_TURN);
+  return SPINS + copying;
+}
+
+// Makes one turn of all open sends and receives. Returns whether anything moved.
+bool Messages::step(bool all) {
+  bool moved = false;
+  ++turn_;
+  for (Sending &one : sending_) {
+    if (one.phase == Phase::DONE) continue;
+    moved = (one.phase == Phase::WAITING ? announce(one) : move(one)) || moved;
+  }
+  if (far_) moved = drain_far() || moved;
+  if (all || any_source_)
+    for (int r = 0; r < host_.n_ranks(); ++r) moved = drain(r, all) || moved;
+  for (Receiving &one : receiving_) {
+    if (one.phase == Phase::WAITING && !all && !any_source_) moved = drain(one.of->peer, false) || moved;
+    if (one.phase == Phase::MOVING) moved = move(one) || moved;
+  }
+  return moved;
+}
+
+bool Messages::move(Sending &sending) {
+  bool ended = false;
+  const bool moved = sending.far ? (ended = arrived(sending.far, *sending.of))
+                                 : parts_.move(sending.moves, sending.of->peer, &ended);
+  if (ended) sending.phase = Phase::DONE, --open_;
+  return moved;
+}
+
+bool Messages::move(Receiving &receiving) {
+  bool ended = false;
+  const bool moved = receiving.far ? (ended = arrived(receiving.far, *receiving.of))
+                                   : parts_.move(receiving.moves, &ended);
+  if (ended) finish(receiving);
+  return moved;
+}
+
+// Returns whether a message between hosts is done; it is freed then. Throws Error where it failed.
+bool Messages::arrived(hccc_transport_message *&far, const Message &message) const {
+  const int state = hccc_transport_state(far);
+  if (!state) return false;
+  hccc_transport_free(std::exchange(far, nullptr));
+  if (state > 0) return true;
+  const unsigned long long start = hccc_clock();
+  while (failure_.code() == hcccSuccess && hccc_clock() - start < REASON_NS) usleep(1000);
+  if (const hcccResult_t code = failure_.code())
+    throw Error(code, failure_.text() + "; " + description(message, rank_));
+  throw Error(hcccRemoteError, "the other end has left, or its host is cut off: " + description(message, rank_));
+}
+
+// Writes a message into its receiver's ring. False: there is no room, or an earlier message waits.
+bool Messages::announce(Sending &sending) {
+  const Message &message = *sending.of;
+  Peer &peer = peers_[static_cast<size_t>(message.peer)];
+  if (!peer.out) {
+    sending.far = hccc_transport_send(far_, message.peer, message.tag, message.type, message.at, message.bytes);
+    sending.phase = Phase::MOVING;
+    return true;
+  }
+  if (peer.blocked == turn_) return false;
+  if (peer.sent - peer.taken >= CELLS) peer.taken = peer.out->taken.load(std::memory_order_acquire);
+  if (peer.sent - peer.taken >= CELLS) return peer.blocked = turn_, false;
+  const size_t at = peer.sent % CELLS;
+  Cell &cell = peer.out->cells[at];
+  cell.tag = message.tag, cell.bytes = message.bytes, cell.type = static_cast<uint16_t>(message.type);
+  sending.phase = Phase::DONE;
+  if (message.bytes <= INLINE_BYTES) {
+    cell.how = How::INLINE;
+    if (message.bytes) memcpy(cell.inside, message.at, message.bytes);
+  } else if (message.bytes <= SLOT_BYTES) {
+    cell.how = How::SLOT;
+    memcpy(peer.out->slots[at], message.at, message.bytes);
+  } else {
+    cell.how = How::TRANSFER;
+    const uint64_t record = parts_.begin(sending.moves, message.peer);
+    memcpy(cell.inside, &record, sizeof record);
+    sending.phase = Phase::MOVING;
+  }
+  cell.turn.store(static_cast<uint32_t>(peer.sent++ / CELLS + 1), std::memory_order_release);
+  open_ -= sending.phase == Phase::DONE;
+  return true;
+}
+
+// Returns whether a receive waits for a message of a source.
+bool Messages::awaits(int source) const {
+  return std::any_of(receiving_.begin(), receiving_.end(), [&](const Receiving &one) {
+    return one.phase == Phase::WAITING && (one.of->peer == source || one.of->peer == HCCC_ANY_SOURCE);
+  });
+}
+
+Messages::Receiving *Messages::receive_of(const Envelope &envelope) {
+  for (Receiving &one : receiving_)
+    if (one.phase == Phase::WAITING && takes(*one.of, envelope.source, envelope.tag)) return &one;
+  return nullptr;
+}
+
+// Takes messages out of a source's ring while a receive waits for one, or `all` of them.
+bool Messages::drain(int source, bool all) {
+  Peer &peer = peers_[static_cast<size_t>(source)];
+  if (!peer.in) return false;
+  bool moved = false;
+  for (;;) {
+    if (!all && !awaits(source)) return moved;
+    const size_t at = peer.received % CELLS;
+    const Cell &cell = peer.in->cells[at];
+    if (cell.turn.load(std::memory_order_acquire) != static_cast<uint32_t>(peer.received / CELLS + 1)) return moved;
+    const Envelope envelope = {source, cell.tag, cell.type, cell.bytes, cell.how};
+    const char *inside = cell.how == How::SLOT ? peer.in->slots[at] : cell.inside;
+    if (Receiving *receiving = receive_of(envelope)) {
+      deliver(*receiving, envelope, inside);
+    } else {
+      const size_t kept = cell.how == How::TRANSFER ? sizeof(uint64_t) : cell.bytes;
+      early_.push_back({envelope, {inside, inside + kept}});
+    }
+    peer.in->taken.store(++peer.received, std::memory_order_release);
+    moved = true;
+  }
+}
+
+// Takes in all messages that have come from other hosts.
+bool Messages::drain_far() {
+  hccc_transport_envelope found;
+  bool moved = false;
+  while (hccc_transport_message *message = hccc_transport_next(far_, &found)) {
+    const Envelope envelope = {found.rank, found.tag, found.type, found.bytes, How::FAR};
+    char inside[sizeof message];
+    memcpy(inside, &message, sizeof message);
+    if (Receiving *receiving = receive_of(envelope)) deliver(*receiving, envelope, inside);
+    else early_.push_back({envelope, {inside, inside + sizeof inside}});
+    moved = true;
+  }
+  return moved;
+}
+
+// Gives a receive the first message of those that came before it.
+void Messages::post(Receiving &receiving) {
+  const auto found = std::find_if(early_.begin(), early_.end(), [&](const Early &early) {
+    return takes(*receiving.of, early.envelope.source, early.envelope.tag);
+  });
+  if (found == early_.end()) return;
+  deliver(receiving, found->envelope, found->inside.data());
+  early_.erase(found);
+}
+
+void Messages::deliver(Receiving &receiving, const Envelope &envelope, const char *inside) {
+  const Message &message = *receiving.of;
+  const bool fits = message.exact ? envelope.bytes == message.bytes : envelope.bytes <= message.bytes;
+  if (!fits || envelope.type != message.type) {
+    Message sent;
+    sent.sends = true, sent.type = envelope.type, sent.peer = rank_, sent.tag = envelope.tag;
+    sent.count = envelope.bytes / static_cast<size_t>(bytes_of_type(envelope.type));
+    throw Error(hcccInvalidUsage, description(sent, envelope.source) + "; " + description(message, rank_));
+  }
+  receiving.from = envelope;
+  if (envelope.how == How::FAR) {
+    memcpy(&receiving.far, inside, sizeof receiving.far);
+    receiving.phase = Phase::MOVING;
+    return hccc_transport_fetch(receiving.far, message.at);
+  }
+  if (envelope.how != How::TRANSFER) {
+    if (envelope.bytes) memcpy(message.at, inside, envelope.bytes);
+    return finish(receiving);
+  }
+  uint64_t record;
+  memcpy(&record, inside, sizeof record);
+  receiving.phase = Phase::MOVING;
+  receiving.moves.source = envelope.source, receiving.moves.bytes = envelope.bytes;
+  parts_.join(receiving.moves, record);
+}
+
+void Messages::finish(Receiving &receiving) {
+  const Message &message = *receiving.of;
+  receiving.phase = Phase::DONE, --open_;
+  if (message.status)
+    *message.status = {receiving.from.source, receiving.from.tag,
+                       receiving.from.bytes / static_cast<size_t>(bytes_of_type(message.type))};
+}
+
+const Message &Messages::first_open() const {
+  for (const Receiving &one : receiving_)
+    if (one.phase != Phase::DONE) return *one.of;
+  for (const Sending &one : sending_)
+    if (one.phase != Phase::DONE) return *one.of;
+  return *(receiving_.empty() ? sending_[0].of : receiving_[0].of);
+}
+
+// Returns whether the rank that a send or receive waits for has left in order. Its messages came
+// before that, but what it does not take nobody will. One that left as it is lost says why itself.
+bool Messages::gone(const Message &message) const {
+  const auto left = [&](int rank) {
+    if (rank == rank_) return message.peer == HCCC_ANY_SOURCE;
+    if (!host_.near(rank)) return hccc_transport_has_left(far_, rank) != 0;
+    const Control &control = host_.control(rank);
+    return control.standing.load(std::memory_order_acquire) == Standing::LEFT &&
+           !control.told.there.load(std::memory_order_acquire);
+  };
+  if (message.peer != HCCC_ANY_SOURCE) return left(message.peer);
+  for (int r = 0; r < host_.n_ranks(); ++r)
+    if (!left(r)) return false;
+  return true;
+}
+
+// Looks, about once a millisecond, for reasons to end: failures, ranks that have left, the deadline.
+void Messages::look(uint64_t waited_ns, double timeout_s, const std::function<std::string()> &silent) {
+  const Message &first = first_open();
+  Control &own = host_.control(rank_);
+  own.waits_count.store(first.count, std::memory_order_relaxed);
+  own.waits.store(packed(first), std::memory_order_release);
+  if (const hcccResult_t code = failure_.code()) throw Error(code, failure_.text() + "; " + description(first, rank_));
+  const auto check = [&](const Message &message) {
+    if (!gone(message)) return;
+    const size_t before = open_;
+    while (step(true)) continue;
+    if (open_ != before) return;  // it had sent before it left
+    const std::string who = message.peer == HCCC_ANY_SOURCE ? "all other ranks have" : text_of("rank %d has", message.peer);
+    throw Error(hcccInvalidUsage, who + " left the communicator; " + description(message, rank_));
+  };
+  for (const Sending &one : sending_)
+    if (one.phase != Phase::DONE) check(*one.of);
+  for (const Receiving &one : receiving_)
+    if (one.phase != Phase::DONE) check(*one.of);
+  if (open_ && timeout_s > 0 && static_cast<double>(waited_ns) * NS > timeout_s)
+    expire(first_open(), timeout_s, silent());
+}
+
+// Says what a rank does that this one waits for.
+std::string Messages::state_of(int rank) const {
+  if (!host_.near(rank)) return text_of("rank %d is on another host", rank);
+  const std::string waits = described_wait(host_.control(rank), rank);
+  if (!waits.empty()) return waits;
+  const Called last = called_by(host_.control(rank));
+  return text_of("rank %d is in no send or receive: its last collective was ", rank) + description(last);
+}
+
+void Messages::expire(const Message &first, double timeout_s, const std::string &silent) const {
+  std::string who = silent;
+  if (who.empty() && first.peer != HCCC_ANY_SOURCE && first.peer != rank_) who = state_of(first.peer);
+  if (who.empty()) who = "no rank stands still";
+  const std::string more = open_ > 1 ? text_of(", and %zu more of its group are not done", open_ - 1) : "";
+  throw Error(hcccTimeout,
+              text_of("not done within %g s: ", timeout_s) + description(first, rank_) + more + "; " + who);
+}
+
+}  // namespace hccc

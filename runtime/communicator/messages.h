@@ -1,0 +1,119 @@
+// messages.h: sends and receives between two ranks: their matching by source and tag, and progress.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "../transport/include/hccc_transport.h"
+#include "failure.h"
+#include "host.h"
+#include "parts.h"
+#include "registration.h"
+#include "rings.h"
+
+namespace hccc {
+
+// A send or a receive as its caller makes it.
+struct Message {
+  bool sends = false;
+  char *at = nullptr;  // a send only reads it
+  size_t count = 0, bytes = 0;
+  int type = 0, peer = 0, tag = 0;  // of a receive also HCCC_ANY_SOURCE, HCCC_ANY_TAG
+  bool exact = false;               // a receive of so many elements, not of at most so many
+  hcccStatus_t *status = nullptr;   // of a receive; null: nobody asks
+};
+
+// Describes it: `rank 0 sends 12 float32 with tag 3 to rank 1`.
+std::string description(const Message &message, int rank);
+
+// A send or receive that a rank waits for, in its control page.
+uint64_t packed(const Message &message);
+// Describes what a rank waits for; "": nothing.
+std::string described_wait(const Control &control, int rank);
+
+class Messages {
+ public:
+  // far: carries messages between hosts; null: there is one host.
+  Messages(const Host &host, const Registrations &registrations, const Failure &failure, hccc_transport *far, int rank,
+           bool oversubscribed);
+  ~Messages();
+
+  // Checks that what a rank sends to itself is received in the same group. Throws Error.
+  void check_own(const Message *messages, size_t n) const;
+  // Makes n sends and receives, which go on together, and returns when all are done. silent: says
+  // which ranks stand still, for the error at the deadline. Throws Error.
+  void exchange(const Message *messages, size_t n, double timeout_s, const std::function<std::string()> &silent);
+  // Ends what a failed call has under way between hosts, so that no memory of it is touched.
+  void cancel();
+
+ private:
+  struct Peer {
+    Ring *in = nullptr, *out = nullptr;  // null: of another host
+    uint64_t received = 0, sent = 0;
+    uint64_t taken = 0;    // by the peer, as far as it is known
+    uint64_t blocked = 0;  // the turn in which the ring was full
+  };
+  // What the sender says of a message.
+  struct Envelope {
+    int source, tag, type;
+    uint64_t bytes;
+    How how;
+  };
+  // A message that came before its receive.
+  struct Early {
+    Envelope envelope;
+    std::vector<char> inside;  // its bytes, or where the record is
+  };
+  enum class Phase { WAITING, MOVING, DONE };
+  struct Sending {
+    const Message *of;
+    Phase phase;
+    Sender moves;
+    hccc_transport_message *far = nullptr;  // to another host
+  };
+  struct Receiving {
+    const Message *of;
+    Phase phase;
+    Receiver moves;
+    Envelope from;
+    hccc_transport_message *far = nullptr;  // from another host
+  };
+
+  unsigned turns_to_spin() const;
+  bool step(bool all);
+  bool announce(Sending &sending);
+  bool move(Sending &sending);
+  bool move(Receiving &receiving);
+  bool arrived(hccc_transport_message *&far, const Message &message) const;
+  void forget();
+  bool drain(int source, bool all);
+  bool drain_far();
+  bool awaits(int source) const;
+  Receiving *receive_of(const Envelope &envelope);
+  void post(Receiving &receiving);
+  void deliver(Receiving &receiving, const Envelope &envelope, const char *inside);
+  void finish(Receiving &receiving);
+  void look(uint64_t waited_ns, double timeout_s, const std::function<std::string()> &silent);
+  bool gone(const Message &message) const;
+  [[noreturn]] void expire(const Message &first, double timeout_s, const std::string &silent) const;
+  const Message &first_open() const;
+  std::string state_of(int rank) const;
+
+  const Host &host_;
+  const Failure &failure_;
+  hccc_transport *const far_;
+  const int rank_;
+  const bool oversubscribed_;
+  Parts parts_;
+  std::vector<Peer> peers_;
+  std::deque<Early> early_;  // in the order of their coming
+  std::vector<Sending> sending_;
+  std::vector<Receiving> receiving_;
+  size_t open_ = 0;          // of both
+  uint64_t turn_ = 0;
+  bool any_source_ = false;  // a receive of the call takes any source
+};
+
+}  // namespace hccc

@@ -1,0 +1,100 @@
+"""hccc as a backend of PyTorch's process groups, for tensors in host memory.
+
+    import torch.distributed as dist
+    import hccc.torch
+
+    dist.init_process_group("hccc")
+
+A backend of C++ (`c10d.cpp` and the files that it includes) makes PyTorch's collectives as calls of
+a communicator; `extension` builds it against the installed PyTorch. `meeting` has the ranks meet
+through PyTorch's store, `kernels` finds libraries of one's own. Where there is no compiler,
+`fallback` is the backend in Python.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from hccc.base.diagnostics import UserError
+from hccc.runtime.communicator import Communicator
+from hccc.runtime.communicator.communicator import allocate
+from hccc.runtime.torch import kernels, meeting
+from hccc.runtime.torch.extension import extension
+from hccc.runtime.torch.installed import torch
+
+__all__ = ["empty", "load"]
+
+
+def load(place: Path | str, group: Any = None) -> None:
+    """Has process groups run kernels of one's own: a directory that `hccc` emitted, or all such
+    directories in one. They are built for the types and reductions of calls when these are first
+    made.
+
+    All ranks load the same, between the same calls; what is loaded later goes before. group: the
+    process group; without one, all that there are and will be. HCCC_LIBRARIES names directories,
+    between colons, for all groups of a job.
+
+    Raises UserError E473 where the place has no kernels.
+    """
+    kernels.add(Path(place), None if group is None else group.group_name)
+    made = _extension()
+    if made is not None:
+        made.look_again()
+
+
+def empty(*shape: int, dtype: Any = None) -> Any:
+    """Makes a zeroed tensor in memory that the other ranks reach: collectives do not copy it."""
+    type_ = torch.get_default_dtype() if dtype is None else dtype
+    sizes: Sequence[int] = shape
+    memory = torch.from_numpy(allocate(prod(sizes) * type_.itemsize, "uint8"))
+    return memory.view(type_).view(sizes)
+
+
+def _create(options: Any, _: Any) -> Any:
+    """Makes the backend of a group: of C++, or, where that cannot be compiled, of Python. Raises
+    DistBackendError."""
+    store, rank, size = options.store.clone(), options.group_rank, options.group_size
+    given = options.timeout
+    limit = given if isinstance(given, timedelta) else timedelta(seconds=given)
+    try:
+        made = _extension()
+        id_ = meeting.met(store, rank, limit) if size > 1 else b""
+        if made is None:
+            from hccc.runtime.torch.fallback import PythonGroup
+
+            comm = Communicator.join(id_, size, rank) if size > 1 else None
+            backend: Any = PythonGroup(comm, rank, size, options.group_id, limit)
+        else:
+            finder = kernels.Finder(options.group_id, size)
+            backend = made.backend(store, rank, size, limit.total_seconds(), id_, finder)
+    except UserError as error:
+        raise torch.distributed.DistBackendError(f"hccc: {error}") from error
+    if size > 1:
+        meeting.forget(store, rank)
+    return backend
+
+
+def _extension() -> Any:
+    """Returns the extension, or None where there is no compiler, or PyTorch's or Python's headers
+    are not as it expects them."""
+    try:
+        return extension()
+    except UserError as error:
+        if error.problem.code not in ("E412", "E414"):
+            raise
+        _warn(str(error))
+        return None
+
+
+@cache
+def _warn(reason: str) -> None:
+    warnings.warn(f"hccc.torch: calls go through Python, which is slower: {reason}", stacklevel=2)
+
+
+torch.distributed.Backend.register_backend("hccc", _create, extended_api=True, devices=["cpu"])

@@ -1,0 +1,30 @@
+// c10d.cpp: the Python module of the backend.
+#include "backend.h"
+
+#include "blocks.h"
+
+#include "backend.inc"
+#include "collectives.inc"
+
+namespace {
+
+using namespace hccc_torch;
+
+c10::intrusive_ptr<c10d::Backend> made(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                                       double timeout, const std::string &id, py::object finder) {
+  auto found = finder.is_none() ? nullptr : std::make_shared<Finder>(std::move(finder));
+  const py::gil_scoped_release released;
+  const hcccComm_t comm = size > 1 ? Comm::joined(id, rank, size) : nullptr;
+  const Milliseconds limit(static_cast<int64_t>(timeout * 1e3));
+  return c10::make_intrusive<HcccBackend>(store, comm, rank, size, limit, std::move(found));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(hccc_c10d, module) {
+  module.def("open", [](uintptr_t runtime, uintptr_t device_layer) {
+    library().open(reinterpret_cast<void *>(runtime), reinterpret_cast<void *>(device_layer));
+  });
+  module.def("backend", &made);
+  module.def("look_again", [] { ++Finder::additions(); });
+}

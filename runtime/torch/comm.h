@@ -1,0 +1,227 @@
+// comm.h: the communicator of a group: hccc's calls, with errors as exceptions.
+#pragma once
+
+#include <string.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "library.h"
+#include "types.h"
+
+namespace hccc_torch {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// Finds the libraries of one's own that a collective runs by: their files, by its name, root (or
+// -1), type and reduction (or -1).
+class __attribute__((visibility("hidden"))) Finder {
+ public:
+  explicit Finder(py::object function) : function_(std::move(function)) {}
+  ~Finder() {
+    const py::gil_scoped_acquire lock;
+    function_ = py::object();
+  }
+  Finder(const Finder &) = delete;
+  Finder &operator=(const Finder &) = delete;
+
+  // How often libraries were added.
+  static std::atomic<int> &additions() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+
+  std::vector<std::string> operator()(const char *collective, int root, int type, int op) const {
+    const py::gil_scoped_acquire lock;
+    return function_(collective, root, type, op).cast<std::vector<std::string>>();
+  }
+
+ private:
+  py::object function_;
+};
+
+// A send or a receive.
+struct Message {
+  bool sends;
+  void *data;
+  size_t count;  // of torch's elements
+  Elements elements;
+  int peer = 0, tag = 0;
+  int *source = nullptr;  // of a receive: gets the sender's rank
+};
+constexpr int ANY_PEER = -1;
+
+// One rank. A group of one rank has no communicator: its collectives copy.
+class Comm {
+ public:
+  Comm(hcccComm_t comm, int rank, int size, std::shared_ptr<Finder> finder)
+      : comm_(comm), rank_(rank), size_(size), finder_(std::move(finder)) {}
+  ~Comm() { end(); }
+  Comm(const Comm &) = delete;
+  Comm &operator=(const Comm &) = delete;
+
+  static hcccComm_t joined(const std::string &id, int rank, int size) {
+    hcccUniqueId where;
+    TORCH_CHECK(id.size() == sizeof where, "hccc: an id has ", sizeof where, " bytes");
+    memcpy(&where, id.data(), sizeof where);
+    hcccComm_t made = nullptr;
+    check(library().hcccCommInitRank(&made, size, where, rank));
+    return made;
+  }
+
+  // Makes another communicator of the same ranks.
+  static hcccComm_t beside(hcccComm_t comm, int rank) {
+    hcccComm_t made = nullptr;
+    if (comm) check(library().hcccCommSplit(comm, 0, rank, &made, nullptr));
+    return made;
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::shared_ptr<Finder> &finder() const { return finder_; }
+
+  void set_timeout(Milliseconds timeout) {
+    if (size_ == 1 || timeout == timeout_) return;
+    const double seconds = timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1e3 : 0;
+    check(library().hcccCommSetTimeout(handle(), seconds));
+    timeout_ = timeout;
+  }
+
+  // The collectives. `count` is the elements of torch of a block, as in hccc_runtime.h.
+  void all_reduce(void *data, size_t count, const Reduction &by) {
+    if (size_ == 1 || !count) return;
+    use("allreduce", -1, by.elements.type, by.op);
+    check(library().hcccAllReduce(data, data, count * by.elements.each, by.elements.type, by.op,
+                                  handle(), nullptr));
+  }
+  void reduce(const void *send, void *receive, size_t count, const Reduction &by, int root) {
+    if (!count) return;
+    if (size_ == 1) return copy(send, receive, count, by.elements);
+    use("reduce", root, by.elements.type, by.op);
+    check(library().hcccReduce(send, receive, count * by.elements.each, by.elements.type, by.op, root,
+                               handle(), nullptr));
+  }
+  void reduce_scatter(const void *send, void *receive, size_t count, const Reduction &by) {
+    if (!count) return;
+    if (size_ == 1) return copy(send, receive, count, by.elements);
+    use("reducescatter", -1, by.elements.type, by.op);
+    check(library().hcccReduceScatter(send, receive, count * by.elements.each, by.elements.type, by.op,
+                                      handle(), nullptr));
+  }
+  void broadcast(void *data, size_t count, Elements of, int root) {
+    if (size_ == 1 || !count) return;
+    use("broadcast", root, of.type);
+    check(library().hcccBroadcast(data, data, count * of.each, of.type, root, handle(), nullptr));
+  }
+  void all_gather(const void *send, void *receive, size_t count, Elements of) {
+    if (!count) return;
+    if (size_ == 1) return copy(send, receive, count, of);
+    use("allgather", -1, of.type);
+    check(library().hcccAllGather(send, receive, count * of.each, of.type, handle(), nullptr));
+  }
+  void gather(const void *send, void *receive, size_t count, Elements of, int root) {
+    if (!count) return;
+    if (size_ == 1) return copy(send, receive, count, of);
+    use("gather", root, of.type);
+    check(library().hcccGather(send, receive, count * of.each, of.type, root, handle(), nullptr));
+  }
+  void scatter(const void *send, void *receive, size_t count, Elements of, int root) {
+    if (!count) return;
+    if (size_ == 1) return copy(send, receive, count, of);
+    use("scatter", root, of.type);
+    check(library().hcccScatter(send, receive, count * of.each, of.type, root, handle(), nullptr));
+  }
+  void all_to_all(const void *send, void *receive, size_t count, Elements of) {
+    if (!count) return;
+    if (size_ == 1) return copy(send, receive, count, of);
+    use("alltoall", -1, of.type);
+    check(library().hcccAllToAll(send, receive, count * of.each, of.type, handle(), nullptr));
+  }
+
+  // Makes sends and receives, which go on together.
+  void exchange(const std::vector<Message> &messages) {
+#ifdef HCCC_ANY_SOURCE
+    if (messages.empty()) return;
+    std::vector<hcccStatus_t> states(messages.size());
+    check(library().hcccGroupStart());
+    for (size_t k = 0; k < messages.size(); ++k) {
+      const Message &one = messages[k];
+      const size_t count = one.count * static_cast<size_t>(one.elements.each);
+      const hcccResult_t put =
+          one.sends ? library().hcccSendTagged(one.data, count, one.elements.type, one.peer, one.tag, handle(), nullptr)
+                    : library().hcccRecvTagged(one.data, count, one.elements.type, one.peer, one.tag, &states[k],
+                                               handle(), nullptr);
+      if (put != hcccSuccess) break;  // the group's end returns the error
+    }
+    check(library().hcccGroupEnd());
+    for (size_t k = 0; k < messages.size(); ++k)
+      if (messages[k].source) *messages[k].source = states[k].source;
+#else
+    TORCH_CHECK(messages.empty(), "hccc: this version has no send and receive");
+#endif
+  }
+
+  // Makes the communicator of some of the ranks; null where color is none.
+  hcccComm_t split(int color, int key) {
+    hcccComm_t made = nullptr;
+    if (size_ > 1) check(library().hcccCommSplit(handle(), color, key, &made, nullptr));
+    return made;
+  }
+
+  c10d::ErrorType error() const {
+    const hcccComm_t comm = comm_;
+    hcccResult_t found = hcccSuccess;
+    if (comm) check(library().hcccCommGetAsyncError(comm, &found));
+    if (found == hcccSuccess) return c10d::ErrorType::SUCCESS;
+    if (found == hcccTimeout) return c10d::ErrorType::TIMEOUT;
+    return found == hcccRemoteError ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
+  }
+
+  // Ends the communicator, which no thread uses; the second time nothing.
+  void end() noexcept {
+    if (const hcccComm_t last = comm_.exchange(nullptr)) library().hcccCommDestroy(last);
+    ended_ = true;
+  }
+  // Ends it at once, at every rank, while threads may be in calls.
+  void abort() {
+    ended_ = true;
+    if (const hcccComm_t last = comm_.exchange(nullptr)) check(library().hcccCommAbort(last));
+  }
+  bool ended() const { return ended_; }
+
+ private:
+  hcccComm_t handle() const {
+    const hcccComm_t found = comm_;
+    if (!found) C10_THROW_ERROR(DistBackendError, "hccc: the process group was aborted");
+    return found;
+  }
+
+  static void copy(const void *send, void *receive, size_t count, Elements of) {
+    if (send != receive) memmove(receive, send, count * of.bytes);
+  }
+
+  // Loads libraries of one's own before the first call that they fit.
+  void use(const char *collective, int root, int type, int op = -1) {
+    if (!finder_) return;
+    if (const int now = Finder::additions(); now != additions_) used_.clear(), additions_ = now;
+    if (!used_.emplace(collective, root, type, op).second) return;
+    for (const std::string &path : (*finder_)(collective, root, type, op))
+      check(library().hcccCommLoad(handle(), path.c_str()));
+  }
+
+  std::atomic<hcccComm_t> comm_;
+  const int rank_, size_;
+  const std::shared_ptr<Finder> finder_;
+  std::atomic<bool> ended_{false};
+  Milliseconds timeout_{-1};
+  int additions_ = 0;  // of libraries, when `used_` was emptied
+  std::set<std::tuple<std::string, int, int, int>> used_;
+};
+
+}  // namespace hccc_torch

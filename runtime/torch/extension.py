@@ -1,0 +1,55 @@
+"""extension: the C++ backend, compiled against the installed PyTorch at its first import."""
+
+from __future__ import annotations
+
+import sysconfig
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+from hccc.base.building.build import Piece, build_pieces
+from hccc.runtime.communicator.rank import connect_streams
+from hccc.runtime.communicator.runtime_library import library as runtime_library
+from hccc.runtime.device.device_layer import library as device_layer
+from hccc.runtime.torch.installed import torch
+
+HERE = Path(__file__).parent
+_NAME = "hccc_c10d"  # as in PYBIND11_MODULE
+_LIBRARIES = ("torch_python", "torch_cpu", "c10")  # loaded already: found by their names
+
+
+def _flags(torch_folder: Path) -> tuple[str, ...]:
+    """Returns the compiler's options. Versions are in them, since they name what is built."""
+    headers = torch_folder / "include"
+    include = [headers, headers / "torch/csrc/api/include", Path(sysconfig.get_path("include"))]
+    return (
+        "-std=c++20",
+        "-O2",
+        f"-DHCCC_TORCH_VERSION={torch.__version__!r}",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *(word for path in include for word in ("-isystem", str(path))),
+    )
+
+
+def build() -> Path:
+    """Builds the extension, in one process while others wait, unless it was. Raises UserError
+    E412 to E414."""
+    folder = Path(torch.__file__).parent
+    own = tuple(HERE.parent / room / "include" for room in ("communicator", "device"))
+    piece = Piece(HERE / "c10d.cpp", include=own, flags=_flags(folder))
+    return build_pieces([piece], [f"-L{folder / 'lib'}", *(f"-l{name}" for name in _LIBRARIES)])
+
+
+@cache
+def extension() -> Any:
+    """Loads the extension, once. Raises UserError E412 to E414."""
+    loader = ExtensionFileLoader(_NAME, str(build()))
+    spec = spec_from_loader(_NAME, loader)
+    assert spec
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    connect_streams()
+    module.open(runtime_library().handle, device_layer().handle)
+    return module

@@ -1,0 +1,95 @@
+"""kernels: libraries of one's own, which process groups run instead of the standard ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hccc.base.diagnostics import fail
+from hccc.base.files.plain import is_plain
+from hccc.base.files.reading import read_text_in
+from hccc.base.limits import PLAN_BYTES
+from hccc.ir import catalogue_json
+from hccc.ir.collective import Collective, collective_named
+from hccc.ir.names import PLAN_FILE
+from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
+from hccc.runtime.communicator.kernels import built
+
+VARIABLE = "HCCC_LIBRARIES"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A directory of kernels. group: the name of the only group that has it; None: all have."""
+
+    place: Path
+    group: str | None
+
+
+_ADDED: list[Added] = []
+
+
+def add(place: Path, group: str | None) -> None:
+    """Adds a directory that `hccc` emitted, or all such directories in one. Raises UserError E473
+    where there is none."""
+    inside = sorted(place.iterdir()) if place.is_dir() else []
+    found = [one for one in (place, *inside) if is_plain(one, PLAN_FILE)]
+    if not found:
+        message = f"{place}: is no directory of kernels, and has none in it"
+        raise fail("E473", message, help="`hccc algo.rccl -o DIR` emits one")
+    _ADDED.extend(Added(one, group) for one in found)
+
+
+@cache
+def _of_environment() -> Sequence[Added]:
+    """Adds the directories of HCCC_LIBRARIES, between colons, before those of calls."""
+    before = list(_ADDED)
+    _ADDED.clear()
+    for place in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        add(Path(place), None)
+    _ADDED.extend(before)
+    return tuple(_ADDED)
+
+
+@cache
+def _collective_of(place: Path) -> Collective:
+    text = read_text_in(place, PLAN_FILE, PLAN_BYTES)
+    return catalogue_json.loads(text, str(place / PLAN_FILE)).plans[0].collective
+
+
+def additions() -> int:
+    """Returns how many directories were added."""
+    return len(_ADDED)
+
+
+class Finder:
+    """The libraries of one group, each found once for a type and a reduction."""
+
+    def __init__(self, group: str, n_ranks: int) -> None:
+        self._group, self._n_ranks = group, n_ranks
+        self._found: set[Path] = set()
+
+    def __call__(self, collective: str, root: int, type_: int, op: int) -> list[str]:
+        """Builds the libraries that fit a call, and lists those that were not listed before, in
+        the order in which they were added. root, op: -1 for none. Raises UserError E41x."""
+        _of_environment()
+        files = []
+        for one in _ADDED:
+            if one.group in (None, self._group) and self._fits(one.place, collective, root):
+                reduction = REDUCTIONS[op] if op >= 0 else "sum"
+                file = built(one.place, [TYPES[type_]], [reduction]).resolve()
+                if file not in self._found:
+                    self._found.add(file)
+                    files.append(str(file))
+        return files
+
+    def _fits(self, place: Path, collective: str, root: int) -> bool:
+        found = _collective_of(place)
+        return (
+            found.op is collective_named(collective)
+            and found.n_ranks == self._n_ranks
+            and (root < 0 or found.root == root)
+        )

@@ -1,0 +1,68 @@
+// library.h: the calls of libhccc and of the device layer, which Python has loaded.
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <hccc_runtime.h>
+#include <hcccrt.h>
+
+#include <string>
+
+namespace hccc_torch {
+
+#define HCCC_TORCH_CALLS(CALL)                                                                  \
+  CALL(hcccGetLastError) CALL(hcccCommInitRank) CALL(hcccCommSplit) CALL(hcccCommLoad)          \
+  CALL(hcccCommSetTimeout) CALL(hcccCommGetAsyncError) CALL(hcccCommDestroy) CALL(hcccCommAbort) \
+  CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce) CALL(hcccAllGather)                  \
+  CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)                 \
+  CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccGroupStart) CALL(hcccGroupEnd)                  \
+  CALL(hcccGroupCancel) HCCC_TORCH_MESSAGES(CALL)
+#ifdef HCCC_ANY_SOURCE
+#define HCCC_TORCH_MESSAGES(CALL) CALL(hcccSendTagged) CALL(hcccRecvTagged)
+#else
+#define HCCC_TORCH_MESSAGES(CALL)
+#endif
+#define HCCC_TORCH_DEVICE_CALLS(CALL)                                                       \
+  CALL(hcccrtGetPlatform) CALL(hcccrtSetPlatform) CALL(hcccrtSetPlatformAuto)               \
+  CALL(hcccrtStreamCreateWithFlags) CALL(hcccrtStreamDestroy) CALL(hcccrtLaunchHostFunc)    \
+  CALL(hcccrtGetErrorString)
+
+struct Library {
+#define MEMBER(name) decltype(&::name) name = nullptr;
+  HCCC_TORCH_CALLS(MEMBER)
+  HCCC_TORCH_DEVICE_CALLS(MEMBER)
+#undef MEMBER
+
+  void open(void *runtime, void *device_layer) {
+#define FIND(of, call)                                                \
+  call = reinterpret_cast<decltype(call)>(dlsym(of, #call));          \
+  TORCH_CHECK(call != nullptr, "hccc: the library has no ", #call);
+#define OF_RUNTIME(name) FIND(runtime, name)
+#define OF_DEVICE_LAYER(name) FIND(device_layer, name)
+    HCCC_TORCH_CALLS(OF_RUNTIME)
+    HCCC_TORCH_DEVICE_CALLS(OF_DEVICE_LAYER)
+#undef OF_RUNTIME
+#undef OF_DEVICE_LAYER
+#undef FIND
+  }
+};
+
+inline Library &library() {
+  static Library one;
+  return one;
+}
+
+// Throws DistBackendError with hccc's text for anything but success.
+inline void check(hcccResult_t result) {
+  if (result == hcccSuccess) return;
+  std::string text = library().hcccGetLastError(nullptr);
+  if (result == hcccTimeout) text = "timed out: " + text;
+  C10_THROW_ERROR(DistBackendError, "hccc: " + text);
+}
+
+inline void check_device(hcccrtError_t error) {
+  TORCH_CHECK(error == hcccrtSuccess, "hccc: a stream of the device layer failed: ",
+              library().hcccrtGetErrorString(error));
+}
+
+}  // namespace hccc_torch

@@ -1,0 +1,408 @@
+"""Cases of collectives: hccc and gloo make each in the same processes, with equal results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import hccc.runtime.torch
+import hccc.torch
+from hccc.base.diagnostics import fail
+from hccc.runtime.torch.installed import torch
+
+dist: Any = torch.distributed
+GROUPS: dict[str, Any] = {}
+Call = Callable[[Any, bool], Any]
+Op = dist.ReduceOp
+
+
+def _no_compiler() -> Any:
+    raise fail("E412", "no C++ compiler found")
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Makes a group of each backend."""
+    torch.set_num_threads(1)
+    if "HCCC_TEST_PYTHON" in os.environ:  # as if there were no compiler
+        setattr(hccc.runtime.torch, "extension", _no_compiler)  # noqa: B010
+    dist.init_process_group("hccc")
+    GROUPS.update(hccc=dist.group.WORLD, gloo=dist.new_group(backend="gloo"))
+    yield
+    dist.destroy_process_group()
+
+
+def _rank() -> int:
+    return int(dist.get_rank())
+
+
+def _size() -> int:
+    return int(dist.get_world_size())
+
+
+def _random(*shape: int, dtype: Any = torch.float32, of: int | None = None) -> Any:
+    """Makes a tensor that differs between ranks, of few integers: sums of any order are equal."""
+    generator = torch.Generator().manual_seed(_rank() if of is None else of)
+    return torch.randint(1, 5, shape, generator=generator).to(dtype)
+
+
+def _equal(make: Callable[[], tuple[Call, Any]], *, by_gloo: bool = True) -> None:
+    """Compares a call's results. make: returns the call, as call(group, async), and its results."""
+    found = []
+    for backend, asynchronous in (("gloo", False), ("hccc", False), ("hccc", True)):
+        if backend == "gloo" and not by_gloo:
+            continue
+        call, results = make()
+        work = call(GROUPS[backend], asynchronous)
+        if asynchronous:
+            work.wait()
+            assert work.is_completed()
+        found.append(results)
+    for results in found[1:]:
+        torch.testing.assert_close(results, found[0], rtol=0, atol=0)
+
+
+def all_reduce() -> None:
+    def one(shape: tuple[int, ...], dtype: Any, op: Any) -> tuple[Call, Any]:
+        x = _random(*shape, dtype=dtype)
+        return lambda g, a: dist.all_reduce(x, op, g, a), x
+
+    for op in (Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX):
+        _equal(partial(one, (1000,), torch.float32, op))
+    for dtype in (torch.int64, torch.float64, torch.bfloat16):
+        _equal(partial(one, (3, 5), dtype, Op.SUM))
+    for shape in ((), (0,), (1,), (300_001,)):
+        _equal(partial(one, shape, torch.float32, Op.SUM))
+
+
+def standard() -> None:
+    """Makes a call without libraries of one's own."""
+    x = torch.full((1000,), float(_rank()))
+    dist.all_reduce(x)
+    assert torch.equal(x, torch.full((1000,), _size() * (_size() - 1) / 2))
+
+
+def all_reduce_types() -> None:
+    """Checks what gloo refuses, or hccc has no type for."""
+    n = _size()
+    x = torch.full((7,), float(_rank()))
+    dist.all_reduce(x, Op.AVG)
+    assert torch.equal(x, torch.full((7,), (n - 1) / 2))
+    c = torch.full((3,), complex(1, _rank()))
+    dist.all_reduce(c)
+    assert torch.equal(c, torch.full((3,), complex(n, n * (n - 1) / 2)))
+    for op, expected in ((Op.SUM, True), (Op.MAX, True), (Op.PRODUCT, False), (Op.BAND, False)):
+        b = torch.tensor([_rank() == 0, True, False])
+        dist.all_reduce(b, op)
+        assert b.tolist() == [expected, True, False], op
+    doubled = torch.ones(4)
+    dist.all_reduce(doubled, dist._make_nccl_premul_sum(2.0))
+    assert torch.equal(doubled, torch.full((4,), 2.0 * n))
+    with pytest.raises(TypeError, match=r"no ReduceOp\.AVG of Bool"):
+        dist.all_reduce(torch.ones(3, dtype=torch.bool), Op.AVG)
+
+
+def layouts() -> None:
+    """Tensors that are not contiguous, or have a gradient."""
+    n = _size()
+    x = torch.arange(24.0).view(6, 4).t()
+    dist.all_reduce(x)
+    assert torch.equal(x, n * torch.arange(24.0).view(6, 4).t())
+    y = torch.ones(3, requires_grad=True)
+    dist.all_reduce(y)
+    assert torch.equal(y.detach(), torch.full((3,), float(n)))
+    wide = torch.zeros(n, 2, 6)[:, :, ::2]
+    dist.all_gather_into_tensor(wide, torch.full((1, 2, 3), float(_rank())))
+    assert [float(part.max()) for part in wide] == [float(r) for r in range(n)]
+    odd = torch.ones(101, dtype=torch.uint8)[1:]
+    dist.broadcast(odd, 0)
+
+
+def broadcast() -> None:
+    for root in range(_size()):
+
+        def one(root: int = root) -> tuple[Call, Any]:
+            x = _random(5, 3)
+            return lambda g, a: dist.broadcast(x, root, g, a), x
+
+        _equal(one)
+
+
+def reduce() -> None:
+    for root in range(_size()):
+
+        def one(root: int = root) -> tuple[Call, Any]:
+            x = _random(64)
+            result = x if _rank() == root else torch.zeros(0)
+            return lambda g, a: dist.reduce(x, root, Op.SUM, g, a), result
+
+        _equal(one)
+
+
+def all_gather() -> None:
+    def lists() -> tuple[Call, Any]:
+        outputs = [torch.zeros(3, 2) for _ in range(_size())]
+        return lambda g, a: dist.all_gather(outputs, _random(3, 2), g, a), outputs
+
+    def single() -> tuple[Call, Any]:
+        output = torch.zeros(_size() * 3, 2)
+        return lambda g, a: dist.all_gather_into_tensor(output, _random(3, 2), g, a), output
+
+    def uneven() -> tuple[Call, Any]:
+        outputs = [torch.zeros(r + 1) for r in range(_size())]
+        return lambda g, a: dist.all_gather(outputs, _random(_rank() + 1), g, a), outputs
+
+    _equal(lists)
+    _equal(single)
+    _equal(uneven, by_gloo=False)
+
+
+def gather() -> None:
+    for root in range(_size()):
+
+        def one(root: int = root) -> tuple[Call, Any]:
+            outputs = [torch.zeros(4) for _ in range(_size())] if _rank() == root else None
+            return lambda g, a: dist.gather(_random(4), outputs, root, g, a), outputs or []
+
+        _equal(one)
+
+
+def scatter() -> None:
+    for root in range(_size()):
+
+        def one(root: int = root) -> tuple[Call, Any]:
+            x = torch.zeros(4)
+            inputs = list(_random(_size(), 4)) if _rank() == root else None
+            return lambda g, a: dist.scatter(x, inputs, root, g, a), x
+
+        _equal(one)
+
+
+def reduce_scatter() -> None:
+    def lists() -> tuple[Call, Any]:
+        x = torch.zeros(5)
+        inputs = list(_random(_size(), 5))
+        return lambda g, a: dist.reduce_scatter(x, inputs, Op.SUM, g, a), x
+
+    def single() -> tuple[Call, Any]:
+        x, send = torch.zeros(5), _random(_size() * 5)
+        return lambda g, a: dist.reduce_scatter_tensor(x, send, Op.SUM, g, a), x
+
+    def uneven() -> tuple[Call, Any]:
+        x = torch.zeros(_rank() + 1)
+        inputs = [_random(r + 1) for r in range(_size())]
+        return lambda g, a: dist.reduce_scatter(x, inputs, Op.SUM, g, a), x
+
+    _equal(lists)
+    _equal(single)
+    _equal(uneven, by_gloo=False)
+
+
+def all_to_all() -> None:
+    def single() -> tuple[Call, Any]:
+        x, send = torch.zeros(_size() * 2), _random(_size() * 2)
+        return lambda g, a: dist.all_to_all_single(x, send, group=g, async_op=a), x
+
+    _equal(single)
+
+
+def all_to_all_uneven() -> None:
+    n, r = _size(), _rank()
+
+    def single() -> tuple[Call, Any]:
+        received = torch.zeros(sum(s + r for s in range(n)), 3)
+        send = _random(sum(r + d for d in range(n)), 3)
+        splits = [s + r for s in range(n)], [r + d for d in range(n)]
+        return lambda g, a: dist.all_to_all_single(received, send, *splits, g, a), received
+
+    def lists() -> tuple[Call, Any]:
+        outputs = [torch.zeros(s + 2 * r + 1) for s in range(n)]
+        inputs = [_random(r + 2 * d + 1) for d in range(n)]
+        return lambda g, a: dist.all_to_all(outputs, inputs, g, a), outputs
+
+    _equal(single)
+    _equal(lists, by_gloo=False)
+    outputs = [torch.zeros(2) for _ in range(n)]
+    dist.all_to_all(outputs, [torch.full((2,), float(r * n + d)) for d in range(n)])
+    assert [float(one[0]) for one in outputs] == [float(s * n + r) for s in range(n)]
+
+
+def messages() -> None:
+    n, r = _size(), _rank()
+    after, before = (r + 1) % n, (r - 1) % n
+    for length in (3, 100_000):
+        sent, got = torch.full((length,), float(r)), torch.zeros(length)
+        works = [dist.isend(sent, after), dist.irecv(got, before)]  # a ring, all sends first
+        for one in works:
+            one.wait()
+        assert torch.equal(got, torch.full((length,), float(before)))
+        ring = [dist.P2POp(dist.isend, sent, after), dist.P2POp(dist.irecv, got.zero_(), before)]
+        for one in dist.batch_isend_irecv(ring):
+            one.wait()
+        assert torch.equal(got, torch.full((length,), float(before)))
+    # Tags pick messages, in whatever order they come; collectives go on meanwhile.
+    works, tags = [], [torch.zeros(4) for _ in range(3)]
+    if r == 0:
+        works = [dist.isend(torch.full((4,), float(tag)), 1, tag=tag) for tag in (1, 2, 3)]
+    if r == 1:
+        works = [dist.irecv(tags[tag - 1], 0, tag=tag) for tag in (3, 1, 2)]
+    dist.barrier()
+    for one in works:
+        one.wait()
+    if r == 1:
+        assert [float(one[0]) for one in tags] == [1.0, 2.0, 3.0]
+    # From any rank.
+    if r == 0:
+        sources = set()
+        for _ in range(n - 1):
+            one = torch.zeros(2, 2).t()
+            source = dist.recv(one)
+            assert torch.equal(one, torch.full((2, 2), float(source)))
+            sources.add(source)
+        assert sources == set(range(1, n))
+    else:
+        dist.send(torch.full((2, 2), float(r)), 0)
+    # A send that nobody awaits here goes on while this rank is in a collective.
+    big = torch.full((300_000,), float(r))
+    work = dist.isend(big, 1) if r == 0 else None
+    if r == 1:
+        dist.recv(big, 0)
+        assert float(big[-1]) == 0
+    dist.barrier()
+    if work:
+        work.wait()
+
+
+def coalesced() -> None:
+    n = _size()
+    for asynchronous in (False, True):
+        tensors = [torch.full((k + 1,), float(_rank())) for k in range(3)]
+        with dist._coalescing_manager(async_ops=asynchronous) as manager:
+            for one in tensors:
+                dist.all_reduce(one)
+        if asynchronous:
+            manager.wait()
+        assert all(torch.equal(t, torch.full_like(t, n * (n - 1) / 2)) for t in tensors)
+    outputs = [torch.empty(n * 2) for _ in range(2)]
+    with dist._coalescing_manager():
+        for one in outputs:
+            dist.all_gather_into_tensor(one, torch.full((2,), float(_rank())))
+    assert outputs[1].tolist() == [float(r) for r in range(n) for _ in range(2)]
+
+
+def objects() -> None:
+    found: list[Any] = [None] * _size()
+    dist.all_gather_object(found, {"rank": _rank()})
+    assert [one["rank"] for one in found] == list(range(_size()))
+    sent = [{"from": 0}, "text"] if _rank() == 0 else [None, None]
+    dist.broadcast_object_list(sent, 0)
+    assert sent == [{"from": 0}, "text"]
+    got: list[Any] = [None]
+    dist.scatter_object_list(got, list(range(_size())) if _rank() == 0 else [], 0)
+    assert got == [_rank()]
+
+
+def groups() -> None:
+    """Subsets, split and one's own of one rank."""
+    n, x = _size(), torch.ones(3)
+    for ranks in ([0, n - 1], [n - 1], list(range(n))):
+        group = dist.new_group(ranks)
+        if _rank() in ranks:
+            y = torch.full((3,), float(_rank()))
+            dist.all_reduce(y, group=group)
+            assert torch.equal(y, torch.full((3,), float(sum(ranks))))
+            dist.destroy_process_group(group)
+    whole = dist.new_group(backend="cpu:hccc")
+    dist.all_reduce(x, group=whole)
+    assert torch.equal(x, torch.full((3,), float(n)))
+
+
+def futures() -> None:
+    """Callbacks of futures, which make and await other calls."""
+    n = _size()
+    x, y = torch.ones(4), torch.ones(4)
+
+    def then(future: Any) -> Any:
+        dist.all_reduce(y, async_op=True).wait()
+        return future.value()[0] * 2
+
+    chained = dist.all_reduce(x, async_op=True).get_future().then(then)
+    assert torch.equal(chained.wait(), torch.full((4,), 2.0 * n))
+    assert torch.equal(y, torch.full((4,), float(n)))
+    works = [dist.all_reduce(torch.ones(8), async_op=True) for _ in range(20)]
+    dist.all_reduce(x)  # behind them
+    assert all(one.is_completed() for one in works)
+
+
+def registered() -> None:
+    x = hccc.torch.empty(3, 4, dtype=torch.float64)
+    assert x.shape == (3, 4)
+    assert x.dtype == torch.float64
+    dist.all_reduce(x.add_(1))
+    assert torch.equal(x, torch.full((3, 4), float(_size()), dtype=torch.float64))
+    backend = GROUPS["hccc"]._get_backend(torch.device("cpu"))
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    assert backend.allocate_tensor(5, dtype=torch.int64, device=torch.device("cpu")).shape == (5,)
+
+
+def profiled() -> None:
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(3))
+        dist.barrier()
+    names = {event.key for event in profile.key_averages()}
+    assert {"hccc:all_reduce", "hccc:barrier"} <= names
+
+
+def functional() -> None:
+    made = import_module("torch.distributed._functional_collectives")
+    tensor = import_module("torch.distributed.tensor")
+    n, world = _size(), GROUPS["hccc"]
+    reduced = made.all_reduce(torch.full((5,), 1.0), "sum", world)
+    assert torch.equal(reduced + 0, torch.full((5,), float(n)))
+    mesh = tensor.init_device_mesh("cpu", (n,))
+    whole = torch.arange(20.0).view(5, 4)  # uneven
+    matrix = tensor.distribute_tensor(whole, mesh, [tensor.Shard(0)])
+    assert torch.equal(matrix.redistribute(mesh, [tensor.Shard(1)]).full_tensor(), whole)
+    assert torch.equal((matrix @ matrix.t()).full_tensor(), whole @ whole.t())
+
+
+def monitored() -> None:
+    GROUPS["hccc"].monitored_barrier()
+    dist.barrier()
+
+
+def sparse() -> None:
+    def one() -> tuple[Call, Any]:
+        rows = [[_rank(), 3], [0, 1]][: 1 + (_rank() > 0)]
+        values = torch.ones(len(rows))
+        x = torch.sparse_coo_tensor(torch.tensor(rows).t(), values, (8, 2))
+        found: list[Any] = []
+
+        def call(group: Any, asynchronous: bool) -> Any:
+            work = dist.all_reduce(x, group=group, async_op=asynchronous)
+            found.append(x)
+            return work
+
+        return call, found
+
+    results = []
+    for backend in ("gloo", "hccc"):
+        call, found = one()
+        call(GROUPS[backend], False)
+        results.append(found[0].to_dense())
+    assert torch.equal(results[0], results[1])
+
+
+def refused() -> None:
+    """Checks that what is wrong before anything moves leaves the group as it was."""
+    with pytest.raises(ValueError, match="world_size"):
+        dist.all_gather_into_tensor(torch.zeros(_size() + 1), torch.zeros(1))
+    with pytest.raises(ValueError, match="of 1 tensors for"):
+        dist.all_gather([torch.zeros(1)], torch.zeros(1))
+    dist.barrier()

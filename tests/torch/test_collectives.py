@@ -1,0 +1,35 @@
+"""hccc.torch: every collective, synchronous and not, beside gloo's in the same processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.torch.job import needs_torch, run
+from tests.torch.libraries import environment
+
+pytestmark = [pytest.mark.slow, needs_torch]
+COLLECTIVES = (
+    *("all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter"),
+    *("reduce_scatter", "all_to_all", "all_to_all_uneven", "messages", "coalesced", "objects"),
+    "groups",
+)
+MORE = (
+    *("all_reduce_types", "layouts", "futures", "registered", "profiled", "functional"),
+    *("monitored", "sparse", "refused"),
+)
+
+
+@pytest.mark.parametrize(("n", "cases"), [(2, (*COLLECTIVES, *MORE)), (4, COLLECTIVES)])
+def test_collectives_are_as_gloos(n: int, cases: tuple[str, ...], tmp_path: Path) -> None:
+    run(n, "cases", cases, environment(n, tmp_path))
+
+
+def test_collectives_without_a_compiler_are_as_gloos(tmp_path: Path) -> None:
+    variables = {**environment(2, tmp_path), "HCCC_TEST_PYTHON": "1"}
+    run(2, "cases", (*COLLECTIVES, "layouts", "refused"), variables)
+
+
+def test_collectives_need_no_libraries() -> None:
+    run(2, "cases", ("standard",), {})
