@@ -2,7 +2,8 @@
 
 `include/hccc_runtime.h` is its C interface and its contract; the sources beside it are the library;
 `runtime_library` builds and loads it. Python programs use `communicator`; `rank` has its life
-cycle, `groups` groups of calls, `messages` what receives got, `buffers` checks of arrays, `errors` results.
+cycle, `groups` groups of calls, `messages` what receives got, `buffers` checks of arrays, `errors`
+results.
 """
 
 from hccc.runtime.communicator.communicator import (

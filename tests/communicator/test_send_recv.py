@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.runtime.communicator import Communicator, CommunicatorError, group
+from hccc.runtime.communicator import Communicator, CommunicatorError, Received, group
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import library as runtime
 from hccc.runtime.device.stream import Stream
@@ -85,7 +85,7 @@ def everywhere(c: Communicator) -> bool:
     n, me = c.n_ranks, c.rank
     for bytes in (8, 2000, 40_000, 300_000):
         out = [placed(c, bytes, bool((me + r) % 2)) for r in range(n)]
-        into = [placed(c, bytes, bool(me % 2)) for r in range(n)]
+        into = [placed(c, bytes, bool(me % 2)) for _ in range(n)]
         with group():
             for r in range(n):
                 out[r][:bytes] = pattern(me, r, 0, bytes)
@@ -148,15 +148,17 @@ def with_plain_calls(c: Communicator) -> bool:
         bytes = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)[type] * 100
         assert np.array_equal(into[:bytes], pattern(peer, me, type, 800)[:bytes])
         assert not into[bytes:].any()
-    stream = Stream()
+    stream, got = Stream(), list[Received]()
     out, into = pattern(me, peer, 99, 100_000), np.zeros(100_000, np.uint8)
     for turn in range(5):
         with group():
             c.send(out, peer, turn, stream=stream)
-            got = c.recv(into, None, None, stream=stream)
+            got.append(c.recv(into, None, None, stream=stream))
     stream.synchronize()
     c.check()
-    assert (got.source, got.tag, got.count) == (peer, 4, 100_000)
+    assert [(one.source, one.tag, one.count) for one in got] == [
+        (peer, k, 100_000) for k in range(5)
+    ]
     assert np.array_equal(into, pattern(peer, me, 99, 100_000))
     return True
 
@@ -395,9 +397,9 @@ def performs(c: Communicator, sums: Path, programs: list[list[Step]]) -> bool:
     for program in programs:
         for number, step in enumerate(program):
             into = [(m, placed(c, m[3], step.shared)) for m in step.messages if m[1] == me]
+            x = np.full(10, me + number, np.float32)
             with group():
                 if step.collective:
-                    x = np.full(10, me + number, np.float32)
                     c.all_reduce(x)
                 for source, target, tag, bytes in step.messages:
                     if source == me:
@@ -410,7 +412,7 @@ def performs(c: Communicator, sums: Path, programs: list[list[Step]]) -> bool:
                     peer = None if alone and step.any_source else source
                     got.append(c.recv(buffer[:bytes], peer, tag + 3 * number))
             if step.collective:
-                assert (x == 3 * number + 3).all()
+                assert np.array_equal(x, np.full(10, 3 * number + 3))
             for ((source, _, tag, bytes), buffer), one in zip(into, got, strict=True):
                 assert (one.source, one.count) == (source, bytes), step
                 wanted = pattern(source, me, tag + number, bytes)
