@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from hccc.base.building.build import FLAGS, compile_once, digest_of
 from hccc.base.building.compiler import own_options, processor
-from hccc.base.diagnostics import fail
-from hccc.base.dtypes import NAMES, OPS
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.dtypes import KINDS, NAMES, OPS, REDUCTIONS, reduces
 from hccc.base.files.libraries import stem_of
 
 
@@ -28,11 +29,34 @@ class Variant:
             raise fail("E417", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(NAMES)}")
         if self.op not in OPS:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
+        if not reduces(self.dtype, self.op):
+            raise _no_reduction(self.dtype, self.op)
 
     def defines(self) -> list[str]:
         """Returns the compiler options of the variant."""
         trace = ["-DHCCC_TRACE"] if self.trace else []
         return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}", *trace]
+
+
+def _no_reduction(dtype: str, op: str) -> UserError:
+    kinds = next(r.kinds for r in REDUCTIONS if r.name == op)
+    of = ", ".join(KINDS[kind] for kind in kinds)
+    those = ", ".join(other for other in OPS if reduces(dtype, other))
+    help = f"{op} is for {of}; {dtype} has {those}"
+    return fail("E411", f"there is no {op} of {dtype}", help=help)
+
+
+def pairs(dtypes: Sequence[str], ops: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns each dtype with each reduction that it has.
+
+    Raises:
+        UserError: E411 a dtype has none of the reductions, or a reduction none of the dtypes.
+    """
+    found = [(dtype, op) for dtype, op in product(dtypes, ops) if reduces(dtype, op)]
+    for dtype, op in product(dtypes, ops):
+        if dtype not in {d for d, _ in found} or op not in {o for _, o in found}:
+            raise _no_reduction(dtype, op)
+    return found
 
 
 def build_library(
@@ -74,6 +98,10 @@ def build_several(
     return whole.made(".so", linked, [unit.stem() for unit in objects])
 
 
+# GCC fuses products with sums where it can; `hccc_product` of types.h forbids others to do so.
+_ROUNDS = "-ffp-contract=off"
+
+
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """A source that is compiled for a variant with flags; include: directories with headers."""
@@ -84,7 +112,7 @@ class _Unit:
     include: Sequence[Path]
 
     def _options(self) -> list[str]:
-        return [*self.flags, *self.variant.defines(), *own_options()]
+        return [*self.flags, _ROUNDS, *self.variant.defines(), *own_options()]
 
     def _searched(self) -> list[Path]:
         return [self.source.resolve().parent, *(path.resolve() for path in self.include)]

@@ -30,6 +30,7 @@ from hccc.launch.hosts import hosts_of
 from hccc.launch.processes import RankProcesses, shared_out
 from hccc.launch.remote import Shell
 from hccc.launch.tracing import Tracer
+from hccc.runtime.build import pairs
 from hccc.runtime.cpu import CpuCatalogueLauncher, CpuLauncher
 from hccc.runtime.cuda import CudaCatalogueLauncher, CudaLauncher
 from hccc.runtime.layout import DTYPES, shape_of
@@ -170,7 +171,7 @@ def measure(
     network = options.network_of(library)
     sizes = _bounded(library, schedule, options)
     ops = _operations(plan, options)
-    variants = [(dtype, op) for dtype in options.dtypes for op in ops]
+    variants = pairs(options.dtypes, ops)
     place = _kernels(compiled, _devices(options))
     with ExitStack() as stack:
         tell("Building kernels")
@@ -231,7 +232,7 @@ def _windowed(library: Catalogue, options: RunOptions) -> RunOptions:
 def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
     """Returns the reductions to measure: one if nothing is reduced."""
     if not plan.reduces:
-        return options.ops[:1]
+        return ("sum",)
     if "avg" in options.ops and not plan.averages:
         message = f"{plan.name} cannot average: a custom collective does not say where sums end"
         raise fail("E453", message, help="-o sum")

@@ -29,6 +29,7 @@ from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
 from hccc.base.diagnostics import UserError
+from hccc.base.dtypes import reduces
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
@@ -218,11 +219,13 @@ def _from(rng: Random) -> Choose:
 
 
 def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
+    pairs = [(dtype, op) for dtype in sorted(DTYPES) for op in REDUCE_OPS if reduces(dtype, op)]
+    reduction = st.shared(st.sampled_from(pairs), key="dtype and op")
     requests = st.builds(
         LaunchRequest,
         count=st.one_of(st.integers(0, 40), st.integers(0, 20_000)),
-        dtype=st.sampled_from(sorted(DTYPES)),
-        op=st.sampled_from(REDUCE_OPS),
+        dtype=reduction.map(lambda pair: pair[0]),
+        op=reduction.map(lambda pair: pair[1]),
         in_place=st.just(False),
         micro_batch=st.sampled_from([64, 1024, 1 << 18]),
         window=st.sampled_from([0, 1, 2]),

@@ -37,6 +37,11 @@ COMBINE: dict[str, Callable[[Data, Data], Data]] = {
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": lambda a, b: np.logical_and(a, b).astype(a.dtype),
+    "lor": lambda a, b: np.logical_or(a, b).astype(a.dtype),
 }
 
 

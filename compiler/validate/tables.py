@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hccc.base.dtypes import OPS, STAND_IN
+from hccc.base.dtypes import OPS, STAND_IN, reduces
 from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
@@ -246,7 +246,7 @@ def entries(plan: Plan) -> list[tuple[str, str]]:
     """
     reductions = [op for op in OPS if plan.averages or op != "avg"] if plan.reduces else ["sum"]
     dtypes = dict.fromkeys(STAND_IN if plan.reduces else STAND_IN.values())
-    pairs = [(dtype, op) for dtype in dtypes for op in reductions]
+    pairs = [(dtype, op) for dtype in dtypes for op in reductions if reduces(dtype, op)]
     pairs.remove(ENTRY)
     return [ENTRY, *pairs]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hccc.base.diagnostics import fail
+from hccc.base.dtypes import NAMES, OPS
 from hccc.emit.targets import Target
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -28,10 +29,7 @@ _CAST = re.compile(r"static_cast<(int|long long)>")
 _SHOWN = 60  # characters of a line in an error
 _HELP = "compile the program again; nothing of this text was compiled or run"
 
-_TYPES = (
-    "int8|uint8|int32|uint32|int64|uint64|float16|bfloat16|float32|float64|float8e4m3|float8e5m2"
-)
-_OPS = "sum|prod|min|max|avg"
+_TYPES, _OPS = "|".join(NAMES), "|".join(OPS)
 _CONSTANTS = (
     "RANKS|SUB|CHANNELS|BLOCKS|FLAGS|SCRATCH|STAGE|QUEUES|SENDS|SLOTS|GRAIN|THREADS|OPERANDS|"
     "TOUCHES_PEERS|NETWORK|INLINE"

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 #include "error.h"
 
 namespace hccc {
@@ -41,6 +43,9 @@ void check_words(const Wanted &wanted, int n_ranks) {
     throw Error(hcccInvalidArgument, text_of("reduction %d is none", wanted.op));
   if (wanted.collective && rooted(wanted.collective) && (wanted.root < 0 || wanted.root >= n_ranks))
     throw Error(hcccInvalidArgument, text_of("root %d is no rank: there are %d", wanted.root, n_ranks));
+  if (!has_op(wanted.type, wanted.op))
+    throw Error(hcccInvalidArgument,
+                text_of("there is no %s of %s", name_of_op(wanted.op), name_of_type(wanted.type)));
 }
 
 Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) {
@@ -58,8 +63,9 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) 
   found.send_bytes = static_cast<size_t>(send);
   found.receive_bytes = static_cast<size_t>(receive);
   const auto bits = reinterpret_cast<uintptr_t>(found.send) | reinterpret_cast<uintptr_t>(found.receive);
-  if (bits % static_cast<uintptr_t>(size))
-    throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %d bytes, as its elements are", size));
+  const int align = std::min(size, 8);  // a complex128 is two float64
+  if (bits % static_cast<uintptr_t>(align))
+    throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %d bytes, as its elements are", align));
   if (found.send && found.receive) {
     const Place place = place_of(library.collective, rank, count * size);
     found.in_place = found.send == found.receive + place.send_past_receive;

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from hccc.base import dtypes
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import ALIASES
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 
-# hcccDataType_t and hcccRedOp_t, in order.
-TYPES = (
-    "int8",
-    "uint8",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float8e4m3",
-    "float8e5m2",
-)
-REDUCTIONS = ("sum", "prod", "max", "min", "avg")
-
-
+# The names of hcccDataType_t and hcccRedOp_t, in order.
+TYPES = tuple(dtype.name for dtype in sorted(dtypes.ALL, key=lambda one: one.number))
+REDUCTIONS = tuple(one.name for one in sorted(dtypes.REDUCTIONS, key=lambda one: one.number))
 _NUMBERS = {name: number for number, name in enumerate(TYPES)}
 _REDUCTION_NUMBERS = {name: number for number, name in enumerate(REDUCTIONS)}
 

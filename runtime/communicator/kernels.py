@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 
 from hccc.base.diagnostics import fail
@@ -15,7 +14,7 @@ from hccc.emit.kept import is_kept, kept_kernels
 from hccc.emit.targets import TARGETS
 from hccc.ir import catalogue_json
 from hccc.ir.names import PLAN_FILE
-from hccc.runtime.build import Variant, build_several
+from hccc.runtime.build import Variant, build_several, pairs
 from hccc.runtime.communicator.gpu_kernels import build_for_gpu
 
 NAMES = {"cpu": "the CPU", "cuda": "CUDA", "hip": "HIP"}
@@ -54,8 +53,9 @@ def built(
     dispatch = place / dispatcher
     sources = [place / f"{plan.name}{target.suffix}" for plan in library.plans]
     moves = (Variant(STAND_IN[dtype], trace=trace) for dtype in dtypes)
-    reduces = (Variant(dtype, op, trace) for dtype, op in product(dtypes, ops))
-    wanted = list(dict.fromkeys(reduces if library.plans[0].reduces else moves))
+    reduces = library.plans[0].reduces
+    reductions = (Variant(dtype, op, trace) for dtype, op in pairs(dtypes, ops)) if reduces else ()
+    wanted = list(dict.fromkeys(reductions if reduces else moves))
     if platform == "cpu":
         return build_several(dispatch, sources, wanted)
     return build_for_gpu(platform, dispatch, sources, wanted)

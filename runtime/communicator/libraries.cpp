@@ -11,17 +11,27 @@
 namespace hccc {
 namespace {
 
+// kind: NumPy's letter.
 struct Type {
   const char *name;
   int bytes;
+  char kind;
 };
-constexpr Type TYPES[] = {{"int8", 1},    {"uint8", 1},    {"int32", 4},      {"uint32", 4},
-                          {"int64", 8},   {"uint64", 8},   {"float16", 2},    {"float32", 4},
-                          {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1}};
-constexpr const char *OPS[] = {"sum", "prod", "max", "min", "avg"};
+constexpr Type TYPES[] = {
+    {"int8", 1, 'i'},       {"uint8", 1, 'u'},      {"int32", 4, 'i'},     {"uint32", 4, 'u'},
+    {"int64", 8, 'i'},      {"uint64", 8, 'u'},     {"float16", 2, 'f'},   {"float32", 4, 'f'},
+    {"float64", 8, 'f'},    {"bfloat16", 2, 'f'},   {"float8e4m3", 1, 'f'}, {"float8e5m2", 1, 'f'},
+    {"int16", 2, 'i'},      {"uint16", 2, 'u'},     {"bool", 1, 'b'},      {"complex64", 8, 'c'},
+    {"complex128", 16, 'c'}};
+// kinds: of the types that it is for.
+struct Reduction {
+  const char *name, *kinds;
+};
+constexpr Reduction OPS[] = {{"sum", "biufc"}, {"prod", "biufc"}, {"max", "biuf"}, {"min", "biuf"},
+                             {"avg", "iufc"},  {"band", "biu"},   {"bor", "biu"},  {"bxor", "biu"},
+                             {"land", "biu"},  {"lor", "biu"}};
 static_assert(sizeof TYPES / sizeof *TYPES == hcccNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == hcccNumOps, "all reductions have names");
-static_assert(hcccNumTypes * hcccNumOps <= 64, "a word has a bit for each pair");
 
 const hccc_library *describe(void *handle, const std::string &path) {
   void *found = dlsym(handle, "hccc_this_library");
@@ -48,10 +58,15 @@ const char *name_of_type(int type) {
   return type >= 0 && type < hcccNumTypes ? TYPES[type].name : nullptr;
 }
 int bytes_of_type(int type) { return TYPES[type].bytes; }
-const char *name_of_moved(int bytes) {
-  return bytes == 1 ? "uint8" : bytes == 2 ? "float16" : bytes == 4 ? "uint32" : "uint64";  // MOVED_AS of dtypes.py
+const char *name_of_moved(int bytes) {  // MOVED_AS of dtypes.py
+  return bytes == 1   ? "uint8"
+         : bytes == 2 ? "float16"
+         : bytes == 4 ? "uint32"
+         : bytes == 8 ? "uint64"
+                      : "complex128";
 }
-const char *name_of_op(int op) { return op >= 0 && op < hcccNumOps ? OPS[op] : nullptr; }
+const char *name_of_op(int op) { return op >= 0 && op < hcccNumOps ? OPS[op].name : nullptr; }
+bool has_op(int type, int op) { return strchr(OPS[op].kinds, TYPES[type].kind); }
 
 Library::Library(const std::string &path, int n_ranks, const char *target, bool standard) : standard_(standard) {
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -62,8 +77,8 @@ Library::Library(const std::string &path, int n_ranks, const char *target, bool 
     // An entry that was built refuses a null call for another reason.
     for (int type = 0; type < hcccNumTypes; ++type)
       for (int op = 0; op < hcccNumOps; ++op)
-        if (description_->launch(nullptr, nullptr, TYPES[type].name, OPS[op], nullptr) != HCCC_NOT_BUILT)
-          built_ |= uint64_t{1} << place_of(type, op);
+        if (description_->launch(nullptr, nullptr, TYPES[type].name, OPS[op].name, nullptr) != HCCC_NOT_BUILT)
+          built_.set(place_of(type, op));
   } catch (...) {
     dlclose(handle_);
     throw;

@@ -3,6 +3,7 @@
 
 #include <hccc/library.h>
 
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,7 +37,7 @@ class Library {
   // Returns whether it was made for a call that had none, so that others go before it.
   bool standard() const { return standard_; }
   // Returns whether it was built for a type and a reduction.
-  bool built_for(int type, int op) const { return built_ >> place_of(type, op) & 1; }
+  bool built_for(int type, int op) const { return built_.test(place_of(type, op)); }
   // Returns whether it does a call's collective for its root, or has the name that the call asks for.
   bool does(const Wanted &wanted) const;
   // Returns whether it does a call's collective for any root, with its ranks renumbered: all share
@@ -56,13 +57,13 @@ class Library {
   void place_flags(long long at) { flags_at_ = at; }
 
  private:
-  static int place_of(int type, int op) { return type * hcccNumOps + op; }
+  static size_t place_of(int type, int op) { return static_cast<size_t>(type * hcccNumOps + op); }
 
   void *handle_ = nullptr;
   const hccc_library *description_ = nullptr;
   const bool standard_;
   long long flags_at_ = 0;
-  uint64_t built_ = 0;  // a bit of each type and reduction
+  std::bitset<hcccNumTypes * hcccNumOps> built_;  // of each type and reduction
 };
 
 const char *name_of_type(int type);   // as generated entries have it; null for none
@@ -70,6 +71,7 @@ int bytes_of_type(int type);
 const char *name_of_op(int op);
 // Returns the type that kernels are built for which only move elements of so many bytes.
 const char *name_of_moved(int bytes);
+bool has_op(int type, int op);  // whether values of the type have the reduction
 
 class Libraries {
  public:

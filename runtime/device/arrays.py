@@ -31,10 +31,12 @@ _DEVICES: Mapping[int, str] = {
 }
 # DLDataTypeCode, bits → dtype
 _DTYPES: Mapping[tuple[int, int], str] = {
-    **{(0, bits): f"int{bits}" for bits in (8, 32, 64)},
-    **{(1, bits): f"uint{bits}" for bits in (8, 32, 64)},
+    **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
     **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
     (4, 16): "bfloat16",
+    **{(5, bits): f"complex{bits}" for bits in (64, 128)},
+    (6, 8): "bool",
     (10, 8): "float8e4m3",  # kDLFloat8_e4m3fn
     (12, 8): "float8e5m2",
 }

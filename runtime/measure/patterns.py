@@ -7,8 +7,9 @@ that is one off, the previous launch's data. So every value is a hash of (seed, 
 Reductions are exact in any order, also where a partial result is rounded to the dtype in between.
 Sums (and averages): whole numbers, so few and small that every partial sum is exact in the dtype;
 with many ranks most give 0 at an element, which ones depends on the element. Products: powers of
-two and signs. Integers wrap, so any will do, odd ones in products. Minimum and maximum: any finite
-value. Where nothing is reduced: any bits at all.
+two and signs; of complex numbers, some of them by 1 + 2i. Integers wrap, so any will do, odd ones
+in products. Minimum and maximum: any finite value. Bits: any in bxor; in bor few ranks have any, in
+band few lack any; likewise truth values. Where nothing is reduced: any bits at all.
 
 Expected results come from the collectives' definition over elements (the table in
 `ir/collective.py`), not from chunks, slots or plans.
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc.base.dtypes import BY_NAME
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.hashing import GOLDEN, mixed
 from hccc.runtime.layout import DTYPES
@@ -38,6 +40,8 @@ _EXACT = {
     "float64": 2**53,
     "float8e4m3": 2**4,
     "float8e5m2": 2**3,
+    "complex64": 2**24,
+    "complex128": 2**53,
 }
 # Partial products keep their exponents within this (normal numbers of the dtype).
 _EXPONENT = {
@@ -47,9 +51,13 @@ _EXPONENT = {
     "float64": 960,
     "float8e4m3": 6,
     "float8e5m2": 14,
+    "complex64": 110,
+    "complex128": 960,
 }
 _MOST_AT_ONCE = 32  # ranks that give something else than 0 to a sum
 _MOST_FACTORS = 12  # ranks that give something else than ±1 to a product
+_MOST_COMPLEX = 4  # ranks that give a factor 1 + 2i
+_MOST_BITS = 2  # ranks that give something else than the neutral value to band, bor, land, lor
 _BLOCK = 1 << 16  # elements at a time: what fits the cache
 
 
@@ -121,7 +129,70 @@ def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
 
 def _any_bits(p: Pattern, elements: U8, rank: int) -> Array:
     """Returns hash bits as the dtype: NaNs and all, for data that is only moved."""
-    return _of_rank(elements, rank).astype(f"u{p.numpy.itemsize}").view(p.numpy)
+    h = _of_rank(elements, rank)
+    if p.numpy.itemsize == 16:
+        return np.stack([h, h * GOLDEN], axis=1).view(p.numpy)[:, 0]
+    return h.astype(f"u{p.numpy.itemsize}").view(p.numpy)
+
+
+def _complex(
+    make: Callable[[Pattern, U8, int], Array], p: Pattern, elements: U8, rank: int
+) -> Array:
+    """Makes complex numbers (c16) of a function's values for both parts."""
+    real = make(p, elements, rank)
+    imaginary = make(p, mixed(elements), rank)
+    return np.asarray(real + 1j * imaginary, np.complex128)
+
+
+def _complex_whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes pieces of an exact sum (c16)."""
+    return _complex(_whole_numbers, p, elements, rank)
+
+
+def _complex_factors(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes pieces of an exact product (c16), which is neither real nor imaginary.
+
+    No sign of a zero, which would depend on the order, can then be seen.
+    """
+    factor = np.where(_gives(p, elements, rank, _MOST_COMPLEX), 1 + 2j, 1 + 0j)
+    return np.asarray(_powers_of_two(p, elements, rank) * factor)
+
+
+def _truth_values(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes pieces of an odd or even number of true values (b1)."""
+    return np.asarray(_of_rank(elements, rank) >> np.uint64(63) != 0)
+
+
+def _few(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes bits (u8) that few ranks have."""
+    return _of_rank(elements, rank) * _gives(p, elements, rank, _MOST_BITS)
+
+
+def _all_but_few(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes bits (u8) that few ranks lack."""
+    return ~_few(p, elements, rank)
+
+
+def _few_true(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes truth values (b1) that few ranks have."""
+    return np.asarray(_few(p, elements, rank) >> np.uint64(63) != 0)
+
+
+def _few_false(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes truth values (b1) that few ranks lack."""
+    return ~_few_true(p, elements, rank)
+
+
+def _few_not_zero(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes integers (u8) that are not 0 at few ranks."""
+    h = _of_rank(elements, rank) | np.uint64(1)
+    return h * _few_true(p, elements, rank)
+
+
+def _few_zero(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes integers (u8) that are 0 at few ranks."""
+    h = _of_rank(elements, rank) | np.uint64(1)
+    return h * _few_false(p, elements, rank)
 
 
 def _any_numbers(p: Pattern, elements: U8, rank: int) -> Array:
@@ -145,14 +216,38 @@ def _odd_numbers(p: Pattern, elements: U8, rank: int) -> Array:
 def _pieces(p: Pattern) -> Callable[[Pattern, U8, int], Array]:
     """Returns the function that makes one rank's values, in the type in which reductions of them
     are exact."""
-    if not p.collective.reduces:
-        return _any_bits
-    if p.op in ("min", "max"):
-        return _any_numbers
-    integer = p.numpy.kind in "iu"
-    if p.op == "prod":
-        return _odd_numbers if integer else _powers_of_two
-    return _any_integers if integer else _whole_numbers
+    return _PIECES[_sort(p), p.op] if p.collective.reduces else _any_bits
+
+
+def _sort(p: Pattern) -> str:
+    """Returns the kind of the values, `i` for all integers."""
+    kind = BY_NAME[p.dtype].kind
+    return "i" if kind == "u" else kind
+
+
+_PIECES: dict[tuple[str, str], Callable[[Pattern, U8, int], Array]] = {
+    ("i", "sum"): _any_integers,
+    ("i", "avg"): _any_integers,
+    ("i", "prod"): _odd_numbers,
+    ("i", "min"): _any_numbers,
+    ("i", "max"): _any_numbers,
+    ("i", "bxor"): _any_integers,
+    ("i", "bor"): _few,
+    ("i", "band"): _all_but_few,
+    ("i", "lor"): _few_not_zero,
+    ("i", "land"): _few_zero,
+    ("f", "sum"): _whole_numbers,
+    ("f", "avg"): _whole_numbers,
+    ("f", "prod"): _powers_of_two,
+    ("f", "min"): _any_numbers,
+    ("f", "max"): _any_numbers,
+    ("c", "sum"): _complex_whole_numbers,
+    ("c", "avg"): _complex_whole_numbers,
+    ("c", "prod"): _complex_factors,
+    ("b", "bxor"): _truth_values,
+    **{("b", op): _few_true for op in ("sum", "max", "bor", "lor")},
+    **{("b", op): _few_false for op in ("prod", "min", "band", "land")},
+}
 
 
 def values(p: Pattern, rank: int, start: int, stop: int) -> Array:
@@ -171,7 +266,7 @@ def _blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 def _stored(p: Pattern, exact: Array) -> Array:
     """Converts exact values to the dtype; integers wrap."""
-    if p.numpy.kind in "iu" and exact.dtype.kind == "u":
+    if p.numpy.kind in "iu" and exact.dtype.kind == "u":  # not bool, of land and lor
         return exact.astype(f"u{p.numpy.itemsize}").view(p.numpy)
     return exact.astype(p.numpy)
 
@@ -183,12 +278,17 @@ def inputs(p: Pattern, rank: int) -> Array:
 
 def rough(p: Pattern, rank: int) -> Array:
     """Makes a send buffer of values in ±1 with all their digits, whose sums depend on the order."""
-    if p.numpy.kind in "iu" or not p.collective.reduces:
+    if _sort(p) in "bi" or not p.collective.reduces:
         return inputs(p, rank)
-    n = p.collective.input_blocks(rank) * p.count
-    h = _of_rank(_of_elements(p, 0, n), rank)
-    values = np.ldexp(_up_to(h, 2**53).astype(np.float64), -53)
-    return values.astype(p.numpy)
+    elements = _of_elements(p, 0, p.collective.input_blocks(rank) * p.count)
+    if _sort(p) == "c":
+        return _complex(_fractions, p, elements, rank).astype(p.numpy)
+    return _fractions(p, elements, rank).astype(p.numpy)
+
+
+def _fractions(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes values in ±1 (f8)."""
+    return np.ldexp(_up_to(_of_rank(elements, rank), 2**53).astype(np.float64), -53)
 
 
 _FOLD: dict[str, np.ufunc] = {
@@ -197,6 +297,11 @@ _FOLD: dict[str, np.ufunc] = {
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+    "land": np.logical_and,
+    "lor": np.logical_or,
 }
 
 
@@ -217,12 +322,15 @@ def _averaged(p: Pattern, total: Array) -> Array:
     """Divides the sum by the ranks: truncated for integers, rounded once for the others."""
     n = p.collective.n_ranks
     if p.numpy.kind in "iu":
-        wide = _stored(p, total).astype(np.uint64 if p.numpy.kind == "u" else np.int64)
-        down: Array = wide // n
-        down += (wide < 0) & (down * n != wide)
+        whole = _stored(p, total).astype(np.uint64 if p.numpy.kind == "u" else np.int64)
+        down: Array = whole // n
+        down += (whole < 0) & (down * n != whole)
         return down.astype(p.numpy)
-    real = np.float64 if p.dtype == "float64" else np.float32
-    quotient: Array = np.divide(total.astype(real), real(n))
+    wide: Any = np.float64 if p.dtype in ("float64", "complex128") else np.float32
+    if p.numpy.kind == "c":
+        parts = np.divide(total.astype(np.complex128).view(np.float64).astype(wide), wide(n))
+        return np.asarray(parts.view(p.numpy))
+    quotient: Array = np.divide(total.astype(wide), wide(n))
     return quotient.astype(p.numpy)
 
 
@@ -278,5 +386,6 @@ def poison(array: Array) -> None:
 
 def wrong(got: Array, want: Array) -> int:
     """Counts the elements that differ in any bit."""
-    bits = f"u{got.dtype.itemsize}"
-    return int(np.count_nonzero(got.view(bits) != want.view(bits)))
+    size = min(got.dtype.itemsize, 8)
+    differ = (got.view(f"u{size}") != want.view(f"u{size}")).reshape(-1, got.dtype.itemsize // size)
+    return int(np.count_nonzero(differ.any(axis=1)))

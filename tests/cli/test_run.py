@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.base.dtypes import NAMES, OPS
+from hccc.base.dtypes import NAMES, reduces
 from hccc.cli import tables as table
 from hccc.driver import outputs
 from hccc.emit.targets import Target
@@ -103,10 +103,12 @@ def test_types_and_reductions(hccc: Hccc) -> None:
 
 @pytest.mark.slow
 def test_all_types_and_reductions(hccc: Hccc) -> None:
-    argv = ["-d", "all", "-o", "all", "-b", "100", "-e", "9000", "-f", "9", *SHORT]
+    ops = ("sum", "band", "avg")
+    argv = ["-d", "all", "-o", ",".join(ops), "-b", "100", "-e", "9000", "-f", "9", *SHORT]
     code, stdout, _ = hccc("run", RING, *argv, "--json")
     assert code == 0
-    assert len(json.loads(stdout)["results"]) == len(NAMES) * len(OPS) * 3
+    pairs = [(dtype, op) for dtype in NAMES for op in ops if reduces(dtype, op)]
+    assert len(json.loads(stdout)["results"]) == len(pairs) * 3
 
 
 def test_a_directory_is_built_once_in_the_cache(

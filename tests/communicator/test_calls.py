@@ -235,6 +235,33 @@ def test_bad_arguments_lose_nothing(sums: Path) -> None:
     assert "no library is loaded that is called nothing" in unknown
 
 
+def of_other_types(communicator: Communicator, sums: Path) -> bool:
+    """Reduces what is no number, or a complex one, in both kinds of memory."""
+    c, n = communicator, communicator.n_ranks
+    c.load(sums, ["bool", "uint16", "complex64", "complex128"], ["sum", "bxor", "land"])
+    for dtype, op in product(
+        ("bool", "uint16", "complex64", "complex128"), ("sum", "bxor", "land")
+    ):
+        if dtype.startswith("complex") and op != "sum":
+            with pytest.raises(CommunicatorError, match=f"there is no {op} of {dtype}"):
+                c.all_reduce(np.zeros(3, dtype), op=op)
+            continue
+        given = [(pattern(r, COUNT) % 3).astype(dtype) for r in range(n)]
+        given = [x * (1 - 2j) if dtype.startswith("complex") else x for x in given]
+        fold = {"sum": np.add, "bxor": np.bitwise_xor, "land": np.logical_and}[op]
+        wanted = fold(fold(given[0], given[1]), given[2]).astype(dtype)
+        for shared in (True, False):
+            x: Any = c.empty(COUNT, dtype) if shared else np.empty(COUNT, dtype)
+            x[:] = given[c.rank]
+            c.all_reduce(x, op=op)
+            assert np.array_equal(x, wanted), (dtype, op, shared)
+    return True
+
+
+def test_types_and_reductions_that_nccl_lacks(sums: Path) -> None:
+    assert run(3, of_other_types, sums) == [True] * 3
+
+
 def wrong_at_some(communicator: Communicator, sums: Path) -> bool:
     """Makes right calls, and between them what no library is built for: at all ranks, or at one."""
     c, n = loaded(communicator, sums), communicator.n_ranks

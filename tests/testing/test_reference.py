@@ -44,7 +44,19 @@ def test_what_each_collective_defines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "value"), [("sum", 3), ("prod", 2), ("min", 1), ("max", 2), ("avg", 1)]
+    ("op", "value"),
+    [
+        ("sum", 3),
+        ("prod", 2),
+        ("min", 1),
+        ("max", 2),
+        ("avg", 1),
+        ("band", 0),
+        ("bor", 3),
+        ("bxor", 3),
+        ("land", 1),
+        ("lor", 1),
+    ],
 )
 def test_operations(op: str, value: int) -> None:
     assert results(OpType.ALLREDUCE, [[1], [2]], op) == [[value], [value]]
@@ -104,4 +116,5 @@ def test_exact_inputs_are_exact_and_differ(op: OpType, dtype: DTypeLike) -> None
 
 def test_every_operation_is_defined() -> None:
     for op in REDUCE_OPS:
-        assert results(OpType.REDUCE, [[2], [2]], op) == [[{"sum": 4, "prod": 4}.get(op, 2)], []]
+        want = {"sum": 4, "prod": 4, "bxor": 0, "land": 1, "lor": 1}.get(op, 2)
+        assert results(OpType.REDUCE, [[2], [2]], op) == [[want], []]

@@ -3,18 +3,21 @@ file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hccc.base.dtypes import (
     ALL,
     DEFAULT_DTYPES,
+    DEFAULT_MOVED,
     DEFAULT_OPS,
+    KINDS,
     OPS,
     REDUCTIONS,
     STAND_IN,
     Dtype,
     Reduction,
+    reduces,
 )
 from hccc.base.version import __version__
 from hccc.emit.kernels import wrap
@@ -52,7 +55,8 @@ class LibraryView:
     """The values that `header.jinja`, `dispatch.jinja`, `cmake.jinja` and `readme.jinja` print.
 
     names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C; ops:
-    that can be built, of every_op; default_dtypes, default_ops: that CMake builds. op: the
+    that can be built, of every_op; default_dtypes, default_ops: that CMake builds; lacks: each
+    reduction that some dtypes lack, with those. op: the
     collective's name; root: -1 where it has none; domain: of each rank, as lines of C, none where
     all share memory; modes: the values of "in place" that are served. plans, ranges: of a
     catalogue, which has no shape of its own; else none.
@@ -75,8 +79,10 @@ class LibraryView:
     every_op: tuple[str, ...]
     default_dtypes: tuple[str, ...]
     default_ops: tuple[str, ...]
+    lacks: tuple[tuple[str, tuple[str, ...]], ...]
     types: tuple[Dtype, ...]
     reductions: tuple[Reduction, ...]
+    kinds: Mapping[str, str]
     ranks: int
     auto: str
     entries: tuple[Entries, ...]
@@ -179,9 +185,9 @@ def _plan(plan: Plan) -> PlanView:
 
 def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
     c, name = plan.collective, checked_name(plan)
-    reduces, domain = plan.reduces, plan.memory_domain.tolist()
-    names = {d: d if reduces else s for d, s in STAND_IN.items()}
-    ops = tuple(op for op in OPS if plan.averages or op != "avg") if reduces else OPS[:1]
+    reducing, domain = plan.reduces, plan.memory_domain.tolist()
+    names = {d: d if reducing else s for d, s in STAND_IN.items()}
+    ops = tuple(op for op in OPS if plan.averages or op != "avg") if reducing else OPS[:1]
     return LibraryView(
         name=name,
         guard=f"HCCC_GENERATED_{name}_H",  # as it is: names may differ in case alone
@@ -189,7 +195,7 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
         source=safe_comment(plan.source),
         collective=describe(plan),
         says=SAYS[c.op],
-        reduces=reduces,
+        reduces=reducing,
         touches_peers=plan.touches_peers(),
         shape=tuple(kernel_shape(plan).constants().items()),
         input_blocks=user_blocks(c, c.input_blocks),
@@ -198,19 +204,26 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
         dtype_lines=tuple(_names(names)),
         ops=ops,
         every_op=OPS,
-        default_dtypes=DEFAULT_DTYPES if reduces else tuple(names),
+        default_dtypes=DEFAULT_DTYPES if reducing else DEFAULT_MOVED,
         default_ops=DEFAULT_OPS,
+        lacks=tuple((op, without) for op in ops if (without := _without(op))) if reducing else (),
         types=ALL,
         reductions=tuple(r for r in REDUCTIONS if r.name in ops),
+        kinds=KINDS,
         ranks=c.n_ranks,
         auto=_auto(targets),
-        entries=tuple(_entries(name, target, reduces, ops) for target in targets),
+        entries=tuple(_entries(name, target, reducing, ops) for target in targets),
         op=c.op.value,
         root=c.root if c.rooted else -1,
         digest=digest,
         domain=tuple(wrap.table(domain, 4)) if max(domain) else (),
         modes=plan.modes,
     )
+
+
+def _without(op: str) -> tuple[str, ...]:
+    """Returns the dtypes that have no such reduction."""
+    return tuple(dtype.name for dtype in ALL if not reduces(dtype.name, op))
 
 
 def _auto(targets: Sequence[Target]) -> str:
@@ -227,14 +240,14 @@ def _names(names: Iterable[str]) -> list[str]:
     return [" ".join(words[k : k + 4]) for k in range(0, len(words), 4)]
 
 
-def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> Entries:
+def _entries(name: str, target: Target, reducing: bool, ops: Sequence[str]) -> Entries:
     stream = [wrap.CallText(f"{target.stream} stream")] if target.stream else []
     common = [wrap.CallText("const hccc_comm* comm"), wrap.CallText("const hccc_call* call")]
     named = [wrap.CallText("const char* dtype"), wrap.CallText("const char* op")]
     head = f"int {name}_{target.name}"
     by_type: list[str] = []
-    for dtype in dict.fromkeys(STAND_IN if reduces else STAND_IN.values()):
-        for op in ops:
+    for dtype in dict.fromkeys(STAND_IN if reducing else STAND_IN.values()):
+        for op in (op for op in ops if reduces(dtype, op)):
             arguments = (*common, *stream)
             by_type += wrap.wrap(wrap.CallText(f"{head}_{dtype}_{op}", arguments), 0, ";")
     by_name = wrap.wrap(wrap.CallText(head, (*common, *named, *stream)), 0)

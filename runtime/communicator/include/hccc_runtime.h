@@ -108,7 +108,12 @@ typedef enum {
   hcccBfloat16 = 9,
   hcccFloat8e4m3 = 10,
   hcccFloat8e5m2 = 11,
-  hcccNumTypes = 12
+  hcccInt16 = 12, /* from here on NCCL has no such types, nor such reductions */
+  hcccUint16 = 13,
+  hcccBool = 14,
+  hcccComplex64 = 15,
+  hcccComplex128 = 16,
+  hcccNumTypes = 17
 } hcccDataType_t;
 
 typedef enum {
@@ -117,7 +122,12 @@ typedef enum {
   hcccMax = 2,
   hcccMin = 3,
   hcccAvg = 4,
-  hcccNumOps = 5
+  hcccBand = 5,
+  hcccBor = 6,
+  hcccBxor = 7,
+  hcccLand = 8,
+  hcccLor = 9,
+  hcccNumOps = 10
 } hcccRedOp_t;
 
 typedef struct hcccComm *hcccComm_t;

@@ -18,7 +18,15 @@ struct hccc_pointers {
 };
 
 // Elements of user buffers: not always aligned, not always declared with this type.
-typedef hccc_T hccc_unaligned __attribute__((aligned(1), may_alias));
+template <class T>
+struct hccc_in_memory {
+  typedef T unaligned __attribute__((aligned(1), may_alias));
+};
+template <class R>
+struct hccc_in_memory<hccc_complex<R>> {
+  typedef hccc_complex<R> unaligned;
+};
+typedef hccc_in_memory<hccc_T>::unaligned hccc_unaligned;
 typedef unsigned char hccc_wide __attribute__((vector_size(32), aligned(1), may_alias));
 
 constexpr long hccc_tile = 4096 / sizeof(hccc_value);  // values of the local array

@@ -44,13 +44,16 @@
  *   custom          b            b            as in its source; b: chunks of a rank
  *
  * Dtypes: int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8e4m3
- * float8e5m2. Shorter floats than float32 are reduced in float32 and rounded once, to nearest even,
+ * float8e5m2 int16 uint16 bool complex64 complex128. Shorter floats than float32 are reduced in float32 and rounded once, to nearest even,
  * when they are stored. The 8-bit types are those of the OCP standard, NCCL's and `__nv_fp8_*`; too
  * large values and infinities are then stored as the largest finite value, as CUDA does by default.
  * A NaN is then stored as 0x7f, of 16-bit types as 0x7fff. Where data only moves, its bits stay.
  *
- * Reductions: sum prod min max avg. avg is the sum divided by n, once, at its end; for integers it
- * truncates.
+ * Reductions: sum prod min max avg band bor bxor land lor. avg is the sum divided by n, once, at its
+ * end; for integers it truncates. band, bor and bxor combine bits, land and lor give 0 or 1: they are
+ * for integers and bool. A bool is a byte, true where it is not 0, and 0 or 1 once it is reduced: sum
+ * and max are lor, prod and min are land; it has no avg. Complex numbers are two floats, real and
+ * imaginary part; they have sum, prod and avg.
  *
  * In place (`in_place` of hccc_call), input and output of a rank are the same memory:
  *   input == output + r blocks    Allgather, Gather

@@ -48,6 +48,21 @@ HCCC_FN bool hccc_claim(unsigned* word, unsigned expected) {
 HCCC_FN unsigned hccc_bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
 HCCC_FN float hccc_float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
 
+// Rounds a product of its own: no sum is fused with it (for GCC, with -ffp-contract=off).
+HCCC_FN float hccc_product(float a, float b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+#endif
+  return a * b;
+}
+
+HCCC_FN double hccc_product(double a, double b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+#endif
+  return a * b;
+}
+
 // Converts float16 without branches, so that loops vectorise. Shifting the exponent into place and
 // multiplying by 2^112 renormalises subnormals; infinities and NaNs keep a full exponent.
 HCCC_FN float hccc_half_up(unsigned short bits) {

@@ -54,6 +54,10 @@ HCCC_FN bool hccc_claim(unsigned* word, unsigned from) {
 HCCC_FN unsigned hccc_bits_of(float x) { return __float_as_uint(x); }
 HCCC_FN float hccc_float_of(unsigned bits) { return __uint_as_float(bits); }
 
+// Rounds a product of its own: no sum is fused with it.
+HCCC_FN float hccc_product(float a, float b) { return __fmul_rn(a, b); }
+HCCC_FN double hccc_product(double a, double b) { return __dmul_rn(a, b); }
+
 HCCC_FN float hccc_half_up(unsigned short bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));

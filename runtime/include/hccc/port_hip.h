@@ -113,6 +113,17 @@ HCCC_FN bool hccc_claim(unsigned* word, unsigned expected) {
 HCCC_FN unsigned hccc_bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
 HCCC_FN float hccc_float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
 
+// Rounds a product of its own: no sum is fused with it.
+HCCC_FN float hccc_product(float a, float b) {
+#pragma clang fp contract(off)
+  return a * b;
+}
+
+HCCC_FN double hccc_product(double a, double b) {
+#pragma clang fp contract(off)
+  return a * b;
+}
+
 HCCC_FN float hccc_half_up(unsigned short bits) { return __builtin_bit_cast(_Float16, bits); }
 
 // The processor's conversion keeps the sign and the payload of a NaN.

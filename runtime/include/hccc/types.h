@@ -1,9 +1,10 @@
 // types.h: the dtype and the reduction of this translation unit, chosen by -DHCCC_DTYPE=float16
-// -DHCCC_OP=sum. float16, bfloat16 and the 8-bit types are combined in float32 and rounded once,
+// -DHCCC_OP=sum. float16, bfloat16 and the 8-bit floats are combined in float32 and rounded once,
 // when stored.
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
-// nearest even in software. min and max keep the left of two equals; a NaN is the result of both,
+// nearest even in software, a product of complex numbers rounds each of its products and sums. A
+// bool is true where its byte is not 0, and a reduced one is 0 or 1. min and max keep the left of two equals; a NaN is the result of both,
 // of two the right one. A NaN of a type shorter than float32 is stored with all bits set but its
 // sign (0x7fff, 0x7f), as CUDA's conversions make it; one of float32 or float64 has the bits that
 // the processor gives it.
@@ -24,7 +25,7 @@ template <class T, class W>
 struct hccc_integer {
   using stored = T;
   using value = T;
-  static constexpr bool same = true;  // up and down do nothing
+  static constexpr char kind = static_cast<T>(-1) < 0 ? 'i' : 'u';  // NumPy's letter
   HCCC_FN T up(T x) { return x; }
   HCCC_FN T down(T x) { return x; }
   HCCC_FN T add(T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); }
@@ -33,6 +34,28 @@ struct hccc_integer {
   HCCC_FN T divide(T a, int n) { return static_cast<T>(a / static_cast<decltype(a + a)>(n)); }
   HCCC_FN T least(T a, T b) { return b < a ? b : a; }
   HCCC_FN T most(T a, T b) { return a < b ? b : a; }
+  HCCC_FN T both(T a, T b) { return static_cast<T>(a & b); }
+  HCCC_FN T either(T a, T b) { return static_cast<T>(a | b); }
+  HCCC_FN T differ(T a, T b) { return static_cast<T>(a ^ b); }
+  HCCC_FN T truth(T a) { return a != 0; }
+};
+
+// A sum of truth values is whether any is true, a product whether all are.
+struct hccc_truth {
+  using T = unsigned char;
+  using stored = T;
+  using value = T;
+  static constexpr char kind = 'b';
+  HCCC_FN T up(T x) { return x != 0; }
+  HCCC_FN T down(T x) { return x; }
+  HCCC_FN T add(T a, T b) { return a | b; }
+  HCCC_FN T mul(T a, T b) { return a & b; }
+  HCCC_FN T least(T a, T b) { return a & b; }
+  HCCC_FN T most(T a, T b) { return a | b; }
+  HCCC_FN T both(T a, T b) { return a & b; }
+  HCCC_FN T either(T a, T b) { return a | b; }
+  HCCC_FN T differ(T a, T b) { return a ^ b; }
+  HCCC_FN T truth(T a) { return a; }
 };
 
 // I: a signed integer of the same size; `infinity`: the bits of the infinity. NaNs are told by their
@@ -40,6 +63,7 @@ struct hccc_integer {
 template <class T, class I, I infinity>
 struct hccc_real {
   using value = T;
+  static constexpr char kind = 'f';
   HCCC_FN T add(T a, T b) { return a + b; }
   HCCC_FN T mul(T a, T b) { return a * b; }
   HCCC_FN T divide(T a, int n) { return a / static_cast<T>(n); }
@@ -60,21 +84,40 @@ template <class Real>
 struct hccc_plain_real : Real {
   using T = typename Real::value;
   using stored = T;
-  static constexpr bool same = true;
   HCCC_FN T up(T x) { return x; }
   HCCC_FN T down(T x) { return x; }
 };
 
+// A complex number, at any address and in memory that is declared with other types.
+template <class R>
+struct __attribute__((packed, may_alias)) hccc_complex {
+  R re, im;
+};
+
+template <class R>
+struct hccc_complex_number {
+  using T = hccc_complex<R>;
+  using stored = T;
+  using value = T;
+  static constexpr char kind = 'c';
+  HCCC_FN T up(T x) { return x; }
+  HCCC_FN T down(T x) { return x; }
+  HCCC_FN T add(T a, T b) { return {a.re + b.re, a.im + b.im}; }
+  HCCC_FN T mul(T a, T b) {
+    return {hccc_product(a.re, b.re) - hccc_product(a.im, b.im),
+            hccc_product(a.re, b.im) + hccc_product(a.im, b.re)};
+  }
+  HCCC_FN T divide(T a, int n) { return {a.re / static_cast<R>(n), a.im / static_cast<R>(n)}; }
+};
+
 struct hccc_half : hccc_single {
   using stored = unsigned short;
-  static constexpr bool same = false;
   HCCC_FN float up(stored x) { return hccc_half_up(x); }
   HCCC_FN stored down(float x) { return hccc_half_down(x); }
 };
 
 struct hccc_brain : hccc_single {
   using stored = unsigned short;
-  static constexpr bool same = false;
   HCCC_FN float up(stored x) { return hccc_float_of(static_cast<unsigned>(x) << 16); }
   // Rounds to nearest even.
   HCCC_FN stored down(float x) {
@@ -90,7 +133,6 @@ struct hccc_brain : hccc_single {
 template <int fraction, int bias, unsigned largest>
 struct hccc_eighth : hccc_single {
   using stored = unsigned char;
-  static constexpr bool same = false;
   // Avoids floats below 2^-126, which some targets flush to zero.
   HCCC_FN float up(stored x) {
     const unsigned magnitude = x & 0x7fu;
@@ -128,6 +170,8 @@ struct hccc_eighth : hccc_single {
 
 typedef hccc_integer<signed char, unsigned> hccc_dtype_int8;
 typedef hccc_integer<unsigned char, unsigned> hccc_dtype_uint8;
+typedef hccc_integer<short, unsigned> hccc_dtype_int16;
+typedef hccc_integer<unsigned short, unsigned> hccc_dtype_uint16;
 typedef hccc_integer<int, unsigned> hccc_dtype_int32;
 typedef hccc_integer<unsigned, unsigned> hccc_dtype_uint32;
 typedef hccc_integer<long long, unsigned long long> hccc_dtype_int64;
@@ -138,6 +182,9 @@ typedef hccc_plain_real<hccc_single> hccc_dtype_float32;
 typedef hccc_plain_real<hccc_double> hccc_dtype_float64;
 typedef hccc_eighth<3, 7, 0x7eu> hccc_dtype_float8e4m3;
 typedef hccc_eighth<2, 15, 0x7bu> hccc_dtype_float8e5m2;
+typedef hccc_truth hccc_dtype_bool;
+typedef hccc_complex_number<float> hccc_dtype_complex64;
+typedef hccc_complex_number<double> hccc_dtype_complex128;
 
 #define HCCC_JOIN_(a, b) a##b
 #define HCCC_JOIN(a, b) HCCC_JOIN_(a, b)
@@ -165,34 +212,99 @@ template <>
 struct hccc_word_of<8> {
   typedef unsigned long long word;
 };
+template <>
+struct hccc_word_of<16> {
+  struct word {
+    unsigned long long half[2];
+  };
+};
 typedef hccc_word_of<sizeof(hccc_T)>::word hccc_word;
 
-struct hccc_op_sum {
+// A reduction of values of dtype D. takes: whether it is for dtypes of a kind; divides: whether the
+// primitive that makes the final value finishes it.
+template <class D>
+struct hccc_reduction {
+  using V = typename D::value;
   static constexpr bool divides = false;
-  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::add(a, b); }
+  HCCC_FN constexpr bool takes(char) { return true; }
+  HCCC_FN V finish(V x) { return x; }
 };
 
-struct hccc_op_prod {
-  static constexpr bool divides = false;
-  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::mul(a, b); }
+template <class D>
+struct hccc_order : hccc_reduction<D> {
+  HCCC_FN constexpr bool takes(char kind) { return kind != 'c'; }
 };
 
-struct hccc_op_min {
-  static constexpr bool divides = false;
-  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::least(a, b); }
+template <class D>
+struct hccc_bits : hccc_reduction<D> {
+  HCCC_FN constexpr bool takes(char kind) { return kind == 'b' || kind == 'i' || kind == 'u'; }
 };
 
-struct hccc_op_max {
-  static constexpr bool divides = false;
-  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::most(a, b); }
+template <class D>
+struct hccc_op_sum : hccc_reduction<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::add(a, b); }
+};
+
+template <class D>
+struct hccc_op_prod : hccc_reduction<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::mul(a, b); }
+};
+
+template <class D>
+struct hccc_op_min : hccc_order<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::least(a, b); }
+};
+
+template <class D>
+struct hccc_op_max : hccc_order<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::most(a, b); }
 };
 
 // A sum, divided once by the primitive that makes the final value.
-struct hccc_op_avg : hccc_op_sum {
+template <class D>
+struct hccc_op_avg : hccc_op_sum<D> {
+  using V = typename D::value;
   static constexpr bool divides = true;
+  HCCC_FN constexpr bool takes(char kind) { return kind != 'b'; }
+  HCCC_FN V finish(V x) { return D::divide(x, HCCC_RANKS); }
 };
 
-typedef HCCC_JOIN(hccc_op_, HCCC_OP) hccc_op;
+template <class D>
+struct hccc_op_band : hccc_bits<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::both(a, b); }
+};
+
+template <class D>
+struct hccc_op_bor : hccc_bits<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::either(a, b); }
+};
+
+template <class D>
+struct hccc_op_bxor : hccc_bits<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::differ(a, b); }
+};
+
+template <class D>
+struct hccc_op_land : hccc_bits<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::both(D::truth(a), D::truth(b)); }
+};
+
+template <class D>
+struct hccc_op_lor : hccc_bits<D> {
+  using V = typename D::value;
+  HCCC_FN V apply(V a, V b) { return D::either(D::truth(a), D::truth(b)); }
+};
+
+typedef HCCC_JOIN(hccc_op_, HCCC_OP)<hccc_dtype> hccc_op;
+static_assert(hccc_op::takes(hccc_dtype::kind), "HCCC_OP is no reduction of HCCC_DTYPE");
 
 // The modes of a primitive, or-ed together.
 constexpr int HCCC_COPY = 0;
@@ -211,6 +323,6 @@ HCCC_FN constexpr bool hccc_computes(int mode) {
 // Finishes a value before it is stored.
 template <int mode>
 HCCC_FN hccc_value hccc_finish(hccc_value x) {
-  if constexpr (hccc_divides(mode)) x = hccc_dtype::divide(x, HCCC_RANKS);
+  if constexpr (hccc_divides(mode)) x = hccc_op::finish(x);
   return x;
 }

@@ -1,0 +1,154 @@
+"""Every reduction of every type, on values of any bits, by the bodies of all three targets.
+
+The texts of types.h and of a target's body are compiled for the host, once for each pair of a type
+and a reduction, in a namespace of its own; NumPy computes the wanted bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hccc.base.dtypes import BY_NAME, OPS, reduces
+from hccc.runtime.cpu import aligned_zeros
+from hccc.runtime.layout import DTYPES
+from tests.marks import slow
+from tests.runtime import gpu_text
+from tests.runtime.handwritten import INCLUDE
+from tests.runtime.test_cpu import stored
+
+Values = Any  # an array, some of them of complex numbers
+RANKS = 5
+SHAPE = ("SUB", "CHANNELS", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SENDS", "SLOTS")
+NEW = ("int16", "uint16", "bool", "complex64", "complex128")
+OF_A_PAIR = """
+template <int K>
+static void run(hccc_T* const* at, unsigned n) {
+  hccc_pointers<K, 1> pointers;
+  for (int i = 0; i < K + 1; ++i) pointers.set(i, at[i]);
+  pointers.offset = 0;
+  hccc_reduce_copy<HCCC_REDUCE | HCCC_FINAL>(pointers, n);
+}
+extern "C" void NAME_2(void* const* at, unsigned n) {
+  run<2>(reinterpret_cast<hccc_T* const*>(at), n);
+}
+extern "C" void NAME_5(void* const* at, unsigned n) {
+  run<5>(reinterpret_cast<hccc_T* const*>(at), n);
+}
+"""
+
+
+def body(target: str, pairs: Sequence[tuple[str, str]], place: Path) -> ctypes.CDLL:
+    """Builds a target's body for each of the pairs: functions DTYPE_OP_2 and DTYPE_OP_5."""
+    if target == "cpu":
+        (place / "hccc").symlink_to(INCLUDE / "hccc")
+    else:
+        gpu_text.headers(target, place)
+    texts = [
+        (place / "hccc" / name).read_text().replace("#pragma once", "").replace("#include", "//")
+        for name in ("types.h", "cpu_body.h" if target == "cpu" else "gpu_body.h")
+    ]
+    lines = [f"#define HCCC_{name} 1" for name in SHAPE]
+    lines += [f"#define HCCC_RANKS {RANKS}", '#include "hccc/layout.h"', '#include "hccc/port.h"']
+    for dtype, op in pairs:
+        lines += ["#undef HCCC_DTYPE", "#undef HCCC_OP", f"#define HCCC_DTYPE {dtype}"]
+        lines += [f"#define HCCC_OP {op}", f"namespace {dtype}_{op}_pair {{", *texts]
+        lines += [OF_A_PAIR.replace("NAME", f"{dtype}_{op}"), "}"]
+    (place / "body.cpp").write_text("\n".join(lines))
+    options = ("-march=native", "-ffp-contract=off")  # as libraries for the CPU are built
+    return ctypes.CDLL(str(gpu_text.compiled(target, place, *options, "-Ihccc", "body.cpp")))
+
+
+def drawn(rng: np.random.Generator, dtype: str, count: int) -> Values:
+    """Draws values of any bits: NaNs and infinities, bools of any byte."""
+    size = BY_NAME[dtype].bytes
+    return rng.integers(0, 256, count * size, np.uint8).view(DTYPES[dtype])
+
+
+def product(a: Values, b: Values) -> Values:
+    """Multiplies, complex numbers part by part."""
+    if a.dtype.kind != "c":
+        return np.asarray(a * b)
+    real = a.real * b.real - a.imag * b.imag
+    imaginary = a.real * b.imag + a.imag * b.real
+    return np.stack([real, imaginary], axis=1).view(a.dtype)[:, 0]
+
+
+def combined(op: str, a: Values, b: Values) -> Values:
+    """Combines two values as one step of a reduction."""
+    match op:
+        case "sum" | "avg":
+            return np.asarray(a + b)
+        case "prod":
+            return product(a, b)
+        case "min":  # the left of equals, and the right one of NaNs
+            return np.where((b < a) | (b != b), b, a)
+        case "max":
+            return np.where((a < b) | (b != b), b, a)
+        case "land" | "lor":
+            one = np.logical_and(a, b) if op == "land" else np.logical_or(a, b)
+            return one.astype(a.dtype)
+        case _:
+            bits = {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}
+            return np.asarray(bits[op](a, b))
+
+
+def divided(total: Values) -> Values:
+    """Divides by the ranks: integers as C does, complex numbers part by part."""
+    if total.dtype.kind in "iu":
+        quotients = [(abs(x) // RANKS) * (1 if x >= 0 else -1) for x in total.tolist()]
+        return np.array(quotients).astype(total.dtype)
+    parts = total.view(total.real.dtype)
+    return np.asarray((parts / parts.dtype.type(RANKS)).view(total.dtype))
+
+
+def reduced(values: Sequence[Values], dtype: str, op: str) -> Values:
+    """Reduces from left to right in the type that sums are kept in, and rounds once."""
+    wide = DTYPES[BY_NAME[dtype].accumulate]
+    given = [v.view(np.uint8) != 0 if dtype == "bool" else v.astype(wide) for v in values]
+    total = given[0]
+    for value in given[1:]:
+        total = combined(op, total, value)
+    total = divided(total) if op == "avg" else total
+    return stored(total, DTYPES[dtype]) if wide != DTYPES[dtype] else total
+
+
+def same(got: Values, want: Values) -> bool:
+    """Compares bits, but for those of NaNs of float32 and float64, which are the processor's."""
+    if got.dtype.kind in "fc" and got.dtype.itemsize >= 4:
+        a, b = got.view(got.real.dtype), want.view(want.real.dtype)
+        bits = f"u{a.dtype.itemsize}"
+        equal = (a.view(bits) == b.view(bits)) | (np.isnan(a) & np.isnan(b))
+        return bool(np.all(equal))
+    return bool(got.tobytes() == want.tobytes())
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    ("target", "dtypes"),
+    [("cpu", NEW), *(slow(target, tuple(DTYPES)) for target in ("cpu", "cuda", "hip"))],
+)
+def test_every_reduction_of_every_type(
+    target: str, dtypes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """At an aligned and another address, and with what is left over by 16 bytes."""
+    pairs = [(dtype, op) for dtype in dtypes for op in OPS if reduces(dtype, op)]
+    library, rng = body(target, pairs, tmp_path), np.random.default_rng(28)
+    for dtype, op in pairs:
+        size = BY_NAME[dtype].bytes
+        for k, n, shift in ((2, 4003, 0), (5, 1001, 0), (5, 1001, 1), (2, 3, 1)):
+            values = [drawn(rng, dtype, n) for _ in range(k)]
+            memory = [aligned_zeros((n + 1) * size).view(DTYPES[dtype]) for _ in range(k + 1)]
+            places = [one[shift : shift + n] for one in memory]
+            for one, value in zip(places, values, strict=False):
+                one.view(np.uint8)[:] = value.view(np.uint8)
+            addresses = (ctypes.c_void_p * (k + 1))(*[one.ctypes.data for one in places])
+            library[f"{dtype}_{op}_{k}"](addresses, ctypes.c_uint(n))
+            with np.errstate(all="ignore"):
+                want = reduced(values, dtype, op)
+            assert same(places[k], want), (dtype, op, k, n, shift)
