@@ -1,7 +1,11 @@
 // parts.cpp: transfers of long messages.
 #include "parts.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +18,14 @@ namespace {
 
 constexpr size_t LEAST_PART = 64 << 10, MOST_PART = 512 << 10;
 constexpr size_t SLOTS = 4, SLOT = 64 << 10;
-constexpr size_t FILLED_FIRST = 32 << 10;  // bytes up to which a copy costs less than another meeting
+constexpr size_t MOST_READ = 1 << 20;     // at a time: failures and other messages are looked after in between
+constexpr size_t FILLED_FIRST = 4 << 10;  // bytes up to which a copy costs less than another meeting
+
+// Returns whether HCCC_PEER_READS lets ranks read each other's memory by the system.
+bool may_read() {
+  const char *wanted = getenv("HCCC_PEER_READS");
+  return !wanted || strcmp(wanted, "0");
+}
 
 // Returns the bytes that a rank copies at a time: both ranks get some.
 size_t part_of(size_t bytes) {
@@ -24,7 +35,8 @@ size_t part_of(size_t bytes) {
 }  // namespace
 
 Parts::Parts(const Host &host, const Registrations &registrations, int rank)
-    : host_(host), registrations_(registrations), rank_(rank) {
+    : host_(host), registrations_(registrations), rank_(rank), reads_(static_cast<size_t>(host.n_ranks())) {
+  if (!may_read() || getrandom(&secret_, sizeof secret_, 0) != sizeof secret_) secret_ = 0;
   for (int r = 0; r < host.n_ranks(); ++r) here_.push_back(host.near(r) && host.process(r) == getpid());
 }
 
@@ -36,7 +48,7 @@ Buffer Parts::place_of(const char *at, size_t bytes, int other) const {
   if (here_[static_cast<size_t>(other)]) return {Where::HERE, reinterpret_cast<uint64_t>(at)};
   if (registrations_.reach_of(at, bytes) == Reach::HEAP)
     return {Where::HEAP, static_cast<uint64_t>(at - host_.heap().base())};
-  return {Where::AWAY, 0};
+  return {Where::AWAY, reinterpret_cast<uint64_t>(at)};
 }
 
 // Returns where another rank's buffer is in this process; null: nowhere.
@@ -75,6 +87,7 @@ uint64_t Parts::begin(Sender &sender, int peer) {
     sender.from = sender.slots;
     record.source = {Where::HEAP, static_cast<uint64_t>(sender.slots - host_.heap().base())};
   }
+  record.at = reinterpret_cast<uint64_t>(&record), record.secret = secret_;
   for (std::atomic<uint64_t> *one : {&record.next, &record.done, &record.filled, &record.emptied})
     one->store(0, std::memory_order_relaxed);
   record.stage.store(Stage::OFFERED, std::memory_order_relaxed);
@@ -84,6 +97,9 @@ uint64_t Parts::begin(Sender &sender, int peer) {
 void Parts::join(Receiver &receiver, uint64_t record) {
   receiver.record = reinterpret_cast<Transfer *>(host_.heap_of(receiver.source) + record);
   receiver.record->target = place_of(receiver.to, receiver.bytes, receiver.source);
+  Buffer &target = receiver.record->target;
+  const bool apart = target.place == Where::AWAY && receiver.record->source.place == Where::AWAY;
+  if (apart && reads_memory_of(receiver)) target.place = Where::READ;
   receiver.record->stage.store(Stage::MATCHED, std::memory_order_release);
 }
 
@@ -96,6 +112,34 @@ bool Parts::copy_part(Transfer &record, char *to, const char *from, size_t bytes
   const size_t length = std::min<size_t>(part, bytes - at);
   copy_message(to + at, from + at, length, bytes);
   record.done.fetch_add(length, std::memory_order_release);
+  return true;
+}
+
+// Returns whether this rank may read the sender's memory by the system: whether what it finds in the
+// process with that number, which may be another's where processes are numbered apart, is the record.
+bool Parts::reads_memory_of(const Receiver &receiver) {
+  Reads &known = reads_[static_cast<size_t>(receiver.source)];
+  if (known != Reads::UNKNOWN) return known == Reads::YES;
+  const Transfer &record = *receiver.record;
+  uint64_t found[2] = {};
+  const iovec own = {found, sizeof found};
+  const iovec other = {reinterpret_cast<void *>(record.at + offsetof(Transfer, at)), sizeof found};
+  const bool read = process_vm_readv(host_.process(receiver.source), &own, 1, &other, 1, 0) == sizeof found;
+  const bool same = secret_ && record.secret && found[0] == record.at && found[1] == record.secret;
+  known = read && same ? Reads::YES : Reads::NO;
+  return known == Reads::YES;
+}
+
+// Reads the next part of a buffer that is in no heap from the sender's process.
+bool Parts::read_part(Receiver &receiver) {
+  Transfer &record = *receiver.record;
+  const size_t at = record.done.load(std::memory_order_relaxed), rest = std::min(receiver.bytes - at, MOST_READ);
+  const iovec own = {receiver.to + at, rest};
+  const iovec other = {reinterpret_cast<void *>(record.source.at + at), rest};
+  const ssize_t got = process_vm_readv(host_.process(receiver.source), &own, 1, &other, 1, 0);
+  if (got < 0 && errno == ESRCH) return false;  // the rank has died, which the monitor notices
+  if (got <= 0) throw system_error(text_of("rank %d cannot read the buffer that rank %d sends", rank_, receiver.source));
+  record.done.store(at + static_cast<size_t>(got), std::memory_order_release);
   return true;
 }
 
@@ -134,7 +178,7 @@ bool Parts::move(Sender &sender, int peer, bool *ended) {
     return *ended = true;
   }
   if (char *to = found(record.target, peer)) return copy_part(record, to, sender.from, sender.bytes);
-  return record.source.place == Where::AWAY && fill_slot(sender);
+  return record.source.place == Where::AWAY && record.target.place == Where::AWAY && fill_slot(sender);
 }
 
 bool Parts::move(Receiver &receiver, bool *ended) {
@@ -142,6 +186,8 @@ bool Parts::move(Receiver &receiver, bool *ended) {
   bool moved;
   if (const char *from = found(record.source, receiver.source))
     moved = copy_part(record, receiver.to, from, receiver.bytes);
+  else if (record.target.place == Where::READ)
+    moved = read_part(receiver);
   else
     moved = record.target.place == Where::AWAY && empty_slot(receiver);
   if (record.done.load(std::memory_order_acquire) < receiver.bytes) return moved;

@@ -43,6 +43,8 @@ class Parts {
   Buffer place_of(const char *at, size_t bytes, int other) const;
   char *found(const Buffer &buffer, int owner) const;
   bool copy_part(Transfer &record, char *to, const char *from, size_t bytes);
+  bool reads_memory_of(const Receiver &receiver);
+  bool read_part(Receiver &receiver);
   bool fill_slot(Sender &sender);
   bool empty_slot(Receiver &receiver);
   Transfer *take_record();
@@ -53,6 +55,9 @@ class Parts {
   const Registrations &registrations_;
   const int rank_;
   std::vector<bool> here_;         // ranks of this process
+  enum class Reads { UNKNOWN, YES, NO };
+  std::vector<Reads> reads_;  // whether the system lets this rank read memory of each other
+  uint64_t secret_ = 0;
   std::vector<void *> taken_;      // all that was taken from the heap
   std::vector<Transfer *> records_;  // free ones
   std::vector<char *> slots_;        // free ones

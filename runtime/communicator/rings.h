@@ -36,7 +36,8 @@ struct Ring {
 
 // Where the other rank finds a buffer.
 enum class Where : uint32_t {
-  AWAY,  // nowhere: neither in a heap nor in the same process
+  AWAY,  // nowhere: neither in a heap nor in the same process; its owner has it at this address
+  READ,  // the same, of a receiver that reads the sender's memory by the system
   HEAP,  // past the beginning of its owner's heap
   HERE   // at this address: both ranks are of one process
 };
@@ -48,10 +49,11 @@ struct Buffer {
 enum class Stage : uint32_t { OFFERED, MATCHED, FINISHED };
 
 // The record of a transfer between two ranks of a host, in the sender's heap. Whoever reaches both
-// buffers copies parts of it, both ranks at once where both do; where none does, the sender copies
-// into slots of its heap and the receiver out of them. The receiver's last access sets FINISHED.
+// buffers copies parts of it, both ranks at once where both do; where none does, the receiver reads
+// the sender's memory, or else the sender copies into slots of its heap and the receiver out of them. The receiver's last access sets FINISHED.
 struct alignas(64) Transfer {
   Buffer source;  // by the sender, before it is announced
+  uint64_t at, secret;  // of this record in the sender's process, which a reader checks, and a random number
   alignas(64) std::atomic<Stage> stage;
   Buffer target;  // by the receiver, before MATCHED
   alignas(64) std::atomic<uint64_t> next;  // the first byte that nobody copies yet

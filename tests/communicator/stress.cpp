@@ -55,6 +55,33 @@ void calls(hcccComm_t comm, int rank, int rounds) {
   }
 }
 
+// Sends to the next rank and receives from the one before, of lengths that go in each way, in groups
+// and streams.
+void messages(hcccComm_t comm, int rank, int rounds) {
+  const Made made;
+  const int next = (rank + 1) % RANKS, last = (rank + RANKS - 1) % RANKS;
+  for (int round = 0; round < rounds; ++round)
+    for (const size_t count : {size_t{1}, size_t{300}, size_t{5000}, size_t{100000}}) {
+      void *shared = nullptr;
+      EXPECT(!hcccMemAlloc(&shared, count * sizeof(float)));
+      float *x = static_cast<float *>(shared);
+      for (size_t k = 0; k < count; ++k) x[k] = static_cast<float>(rank);
+      std::vector<float> y(count, -1), z(count, -1);
+      hcccStatus_t status = {-1, -1, 0};
+      hcccrtStream_t stream = round % 2 ? made.stream : nullptr;
+      EXPECT(!hcccGroupStart());
+      EXPECT(!hcccRecvTagged(y.data(), count, hcccFloat32, HCCC_ANY_SOURCE, 7, &status, comm, stream));
+      EXPECT(!hcccRecv(z.data(), count, hcccFloat32, last, comm, stream));
+      EXPECT(!hcccSend(x, count, hcccFloat32, next, comm, stream));
+      EXPECT(!hcccSendTagged(x, count, hcccFloat32, next, 7, comm, stream));
+      EXPECT(!hcccGroupEnd());
+      EXPECT(!hcccrtStreamSynchronize(made.stream));
+      EXPECT(all_are(y, static_cast<float>(last)) && all_are(z, static_cast<float>(last)));
+      EXPECT(status.source == last && status.tag == 7 && status.count == count);
+      EXPECT(!hcccMemFree(shared));
+    }
+}
+
 void graph(hcccComm_t comm, int rank, int rounds) {
   const Made made;
   const std::vector<float> x(COUNT, static_cast<float>(rank + 1));
@@ -140,6 +167,7 @@ int main(int n, char **words) {
     std::thread watcher([&] { watch(comms[0], over); });
     at_every_rank(comms, 2, [&](hcccComm_t comm, int rank) { calls(comm, rank, rounds); });
     at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { graph(comm, rank, rounds); });
+    at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { messages(comm, rank, rounds); });
     group(comms, rounds);
     over = true;
     watcher.join();

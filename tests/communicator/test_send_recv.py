@@ -22,8 +22,8 @@ from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.world import Lost, in_threads, loaded, run, start
 from tests.marks import LONG, slow
 
-# Around the ends of a cell, a slot, what is copied first, a slot of a heap, and a part.
-EDGES = (40, 2048, 32 << 10, 64 << 10)
+# Around the ends of a cell, a slot, what is copied first, a slot of a heap, and what is read at once.
+EDGES = (40, 2048, 4 << 10, 64 << 10, 1 << 20)
 SIZES = (0, 1, 7, *(edge + by for edge in EDGES for by in (-1, 0, 1)), 600_001, 5_000_003)
 # Whether a rank's (send, receive) buffers are memory that the other reaches.
 SHARED = ((True, True), (False, False), (True, False), (False, True))
@@ -72,8 +72,9 @@ def all_sizes(c: Communicator, sizes: tuple[int, ...]) -> bool:
     return True
 
 
-def test_every_length_between_processes() -> None:
-    assert run(2, all_sizes, SIZES) == [True] * 2
+@pytest.mark.parametrize("reads", ["1", slow("0")])
+def test_every_length_between_processes(reads: str) -> None:
+    assert run(2, all_sizes, SIZES, environment={"HCCC_PEER_READS": reads}) == [True] * 2
 
 
 def test_every_length_between_threads() -> None:

@@ -69,6 +69,7 @@
  * communicator), HCCC_CPU_WORKERS (threads of a call; the cores divided by the ranks of the host),
  * HCCC_STANDARD (0: no standard libraries), HCCC_COMMAND (what makes them; `hccc`), HCCC_CLUSTER
  * (a file of `hccc profile`, by whose figures they are chosen),
+ * HCCC_PEER_READS (0: receives do not read the sender's memory by process_vm_readv),
  * HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met, and RDMA devices).
  */
 #ifndef HCCC_RUNTIME_H
