@@ -90,12 +90,13 @@ uint64_t Parts::begin(Sender &sender, int peer) {
   record.at = reinterpret_cast<uint64_t>(&record), record.secret = secret_;
   for (std::atomic<uint64_t> *one : {&record.next, &record.done, &record.filled, &record.emptied})
     one->store(0, std::memory_order_relaxed);
-  record.stage.store(Stage::OFFERED, std::memory_order_relaxed);
+  record.stage.store(Stage::OFFERED, std::memory_order_release);
   return static_cast<uint64_t>(reinterpret_cast<char *>(&record) - host_.heap().base());
 }
 
 void Parts::join(Receiver &receiver, uint64_t record) {
   receiver.record = reinterpret_cast<Transfer *>(host_.heap_of(receiver.source) + record);
+  receiver.record->stage.load(std::memory_order_acquire);  // with what the sender wrote before
   receiver.record->target = place_of(receiver.to, receiver.bytes, receiver.source);
   Buffer &target = receiver.record->target;
   const bool apart = target.place == Where::AWAY && receiver.record->source.place == Where::AWAY;
