@@ -2,18 +2,21 @@
 
 from collections import defaultdict
 
+import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from hccc.analysis.depth import depths
+from hccc.analysis.depth import depth, depths
 from hccc.analysis.shared_blocks import shared_blocks
+from hccc.analysis.waits import enforced
 from hccc.ir.choices import Fusion
 from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import Op
+from hccc.ir.transport import PURE
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place
-from tests.passes.textbook import SMALL, lowered, ring_allgather, ring_allreduce
+from tests.passes.textbook import SMALL, lowered, planned, ring_allgather, ring_allreduce
 
 TRANSPORTS = [Transport.DIRECT, Transport.STAGED]
 
@@ -34,9 +37,21 @@ def plain(p: Primitives) -> dict[int, int]:
 def test_a_depth_is_the_longest_chain_of_ranks_before(name: str, level: str) -> None:
     p = fuse(lowered(SMALL[name]), level)
     want = plain(p)
-    for i, depth in enumerate(depths(p)):
+    for i, found in enumerate(depths(p)):
         tasks = p.tasks.index[p.tasks.ptr[i] : p.tasks.ptr[i + 1]].tolist()
-        assert depth == max((want[k] for k in tasks), default=0)
+        assert found == max((want[k] for k in tasks), default=0)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("transport", PURE)
+def test_a_plans_depth_is_its_longest_path(name: str, transport: Transport) -> None:
+    plan = planned(lowered(SMALL[name], transport))
+    waits, block = enforced(plan), plan.block_of()
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(plan)))
+    graph.add_edges_from((i - 1, i) for i in range(1, len(plan)) if block[i - 1] == block[i])
+    graph.add_edges_from(zip(waits.index.tolist(), waits.owner().tolist(), strict=True))
+    assert depth(plan) == nx.dag_longest_path_length(graph) + 1
 
 
 def test_rings_are_as_deep_as_they_are_long() -> None:

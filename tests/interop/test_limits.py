@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
@@ -14,6 +16,8 @@ from hccc.driver.options import Options
 from hccc.emit.msccl import xml as msccl_xml
 from hccc.emit.msccl.steps import MscclBlock, MscclStep
 from hccc.interop.export_msccl import XmlOptions, export_msccl
+from hccc.interop.msccl_plan import _identifier
+from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.lang.transfer import load as transfer
@@ -109,6 +113,27 @@ def test_options() -> None:
     refused("E303", "hangs", made, largest=0)
     refused("E526", "identifier", replace(made, name="2D"))
     refused("E526", "identifier", replace(made, name='x" evil="1'))
+
+
+@given(st.text(max_size=80))
+def test_any_name_of_a_file_becomes_a_plans(name: str) -> None:
+    made = _identifier(name)
+    assert IDENTIFIER.fullmatch(made) and len(made) <= 63 and objection(made) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("ring2", "ring2"),
+        ("A ring, of 2 ranks!", "A_ring_of_2_ranks"),
+        ("2D ring", "a2D_ring"),
+        ("hccc_ring", "msccl_hccc_ring"),
+        ("", "msccl"),
+        ("_" * 70 + "x" * 70, "x" * 63),
+    ],
+)
+def test_a_name_changes_no_more_than_it_must(name: str, made: str) -> None:
+    assert _identifier(name) == made
 
 
 def test_one_file_for_both_kinds_of_call() -> None:

@@ -116,10 +116,20 @@ def test_two_blocks_on_one_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chunks", "largest"), [(2, None), (3, 2 * 3 * (2**21 // 2)), (8, 2 * 8 * (2**21 // 4))]
+    ("protocol", "chunks", "largest"),
+    [
+        ("Simple", 2, None),
+        ("Simple", 3, 2 * 3 * (2**21 // 2)),
+        ("Simple", 8, 2 * 8 * (2**21 // 4)),
+        ("LL", 8, None),
+        ("LL", 17, 2 * 17 * (2**15 // 3)),
+        ("LL128", 8, None),
+        ("LL128", 9, 2 * 9 * (576_000 // 2)),
+    ],
 )
-def test_fifo_deadlock(chunks: int, largest: int | None) -> None:
-    """Send k, then receive k, in one block (kind 4): 2 messages of Simple are in flight."""
+def test_fifo_deadlock(protocol: str, chunks: int, largest: int | None) -> None:
+    """Send k, then receive k, in one block (kind 4): 2 messages of Simple are in flight, 8 of the
+    others."""
     gpus: list[list[tuple[int, int, list[Row]]]] = [
         [
             (
@@ -133,6 +143,6 @@ def test_fifo_deadlock(chunks: int, largest: int | None) -> None:
         ]
         for r in (0, 1)
     ]
-    text = algo("allgather", 2 * chunks, gpus)
+    text = algo("allgather", 2 * chunks, gpus).replace("Simple", protocol)
     _, found = corpus.verdict(text)
     assert (found.largest, found.hangs, found.result) == (largest, False, None)

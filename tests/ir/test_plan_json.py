@@ -149,6 +149,15 @@ def test_version_1_had_no_memory_domains(transport: Transport) -> None:
         plan_json.loads(json.dumps(data))
 
 
+@pytest.mark.parametrize("transport", list(PURE))
+def test_staged_plans_of_version_1_have_a_domain_for_each_node(transport: Transport) -> None:
+    data = data_of(transport=transport) | {"hccc_plan": 1, "gpus_per_node": 4, "nics_per_node": 4}
+    del data["memory_domain"]
+    of_node = [0, 0, 0, 0, 1, 1, 1, 1]
+    wanted = of_node if transport is Transport.STAGED else [0] * 8
+    assert plan_json.loads(json.dumps(data)).memory_domain.tolist() == wanted
+
+
 def test_version_1_had_no_mixed_plans() -> None:
     """Nothing in it would say which memory its network is between."""
     data = data_of() | {"hccc_plan": 1, "transport": "mixed"}

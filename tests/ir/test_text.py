@@ -33,7 +33,8 @@ def test_times_and_sizes() -> None:
         "4.56 ms",
         "1.2 s",
     ]
-    assert [text.size(x) for x in (17, 1 << 20, 3 << 29)] == ["17 B", "1 MiB", "1.5 GiB"]
+    sizes = {17: "17 B", 1023: "1023 B", 1 << 20: "1 MiB", 3 << 29: "1.5 GiB", 1 << 52: "4096 TiB"}
+    assert [text.size(x) for x in sizes] == list(sizes.values())
 
 
 @given(st.floats(0, 1e9))

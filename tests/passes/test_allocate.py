@@ -118,16 +118,9 @@ def idle(c: Intervals, o: Intervals, touch: float) -> bool:
     return all(end <= s + touch or e <= begin + touch for begin, end in c for s, e in o)
 
 
-@settings(deadline=None, max_examples=150)
-@given(
-    st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=24), max_size=3),
-    st.sampled_from([0.0, 1.0, 2.5]),
-)
-def test_connections_join_the_first_block_that_is_idle(
-    drawn: list[list[list[int]]], touch: float
-) -> None:
-    """First fit, looked for in every block: `drawn` are each rank's connections, each the gaps
-    before its intervals and the lengths of these in turn."""
+def check_first_fit(drawn: list[list[list[int]]], touch: float) -> None:
+    """Checks `_merge` against a search of every block. drawn: each rank's connections, each the
+    gaps before its intervals and the lengths of these in turn."""
     ranks: list[list[Intervals]] = []
     for gaps in drawn:
         ranks.append([])
@@ -151,6 +144,25 @@ def test_connections_join_the_first_block_that_is_idle(
             blocks[b:] = [[*(blocks[b] if b < len(blocks) else []), c], *blocks[b + 1 :]]
             wanted.append(base + b)
     assert found == wanted
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=24), max_size=3),
+    st.sampled_from([0.0, 1.0, 2.5]),
+)
+def test_connections_join_the_first_block_that_is_idle(
+    drawn: list[list[list[int]]], touch: float
+) -> None:
+    check_first_fit(drawn, touch)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_blocks_are_passed_over_and_none_that_is_idle(seed: int) -> None:
+    """Three times as many connections at once as blocks that are passed over together."""
+    rng = np.random.default_rng(seed)
+    many = [[5, 9]] * allocate_module.SKIP + rng.integers(3, 12, (128, 2)).tolist()
+    check_first_fit([[[1, 3], [9, 2]], [*many, *rng.permutation(many).tolist()]], 0.0)
 
 
 def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

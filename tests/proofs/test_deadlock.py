@@ -197,6 +197,15 @@ def test_staged_receive_first_in_one_block() -> None:
     assert hangs(plan, 1)
 
 
+def test_a_primitive_takes_one_message_of_a_queue() -> None:
+    sends = [([(0, IN, 0)], [(0, QUEUE, k)]) for k in (0, 1)]
+    each = [([(0, QUEUE, k)], [(1, OUT, 0)]) for k in (0, 1)]
+    both = [([(0, QUEUE, 0), (0, QUEUE, 1)], [(1, OUT, 0)])]
+    deadlock(hand_plan([sends, each], 2, queues=[(0, 1, 2)], slots=2))
+    with pytest.raises(UserError, match=r"E303.*serves its queue out of order"):
+        deadlock(hand_plan([sends, both], 2, queues=[(0, 1, 2)], slots=2))
+
+
 def forwarded(slots: int) -> Plan:
     """Makes a plan: rank 0 sends; rank 1 takes, keeps and sends in one primitive; rank 0 takes."""
     blocks = [

@@ -19,9 +19,9 @@ from tests.marks import slow
 CASES: dict[str, Plan] = {
     "ring": plans.compiled(plans.ring_allreduce(4, channels=2)),
     "staged_ring": plans.compiled(plans.ring_allreduce(3), transport=Transport.STAGED),
-    "allgather": plans.compiled(plans.ring_allgather(5)),
-    "mesh": plans.compiled(plans.mesh_allreduce(4), level="reduce"),
     "hierarchical": plans.compiled(plans.hierarchical_mesh(2, 4), level="none"),
+    "mesh": plans.compiled(plans.mesh_allreduce(4), level="reduce"),
+    "allgather": plans.compiled(plans.ring_allgather(5)),
     "alltoall": plans.compiled(plans.alltoall(4)),
     "broadcast": plans.compiled(plans.broadcast(4)),
 }

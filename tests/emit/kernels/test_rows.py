@@ -9,8 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hccc.emit.kernels import source, view
+from hccc.emit.kernels import rows, source, view
+from hccc.emit.kernels.function import LookupTables
+from hccc.emit.kernels.sharing import PlanBlocks
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.runtime.measure.patterns import Pattern
@@ -25,6 +29,7 @@ MORE: dict[str, Plan] = {
     "alltoall_of_nodes": plans.compiled(plans.alltoall(6)),
 }
 PLANS = CASES | MORE
+QUICK = ("ring", "many_chunks")  # one flag a primitive, and several
 
 
 @pytest.fixture
@@ -33,9 +38,8 @@ def in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "MOST_CALLS", 0)
 
 
-@pytest.mark.quick(2)
 @pytest.mark.usefixtures("in_rows")
-@pytest.mark.parametrize("case", [slow(c) if i % 3 else c for i, c in enumerate(PLANS)])
+@pytest.mark.parametrize("case", [c if c in QUICK else slow(c) for c in PLANS])
 def test_rows_compute_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
     plan = PLANS[case]
     dtype = "int32" if plan.collective.reduces else "uint32"
@@ -77,6 +81,22 @@ def test_a_rank_with_fewer_blocks_has_none_of_the_others() -> None:
         there = block < ends[rank]
         rows = int(plan.tb_ptr[block + 1] - plan.tb_ptr[block]) if there else 0
         assert len(kinds(text, rank, tb)) == rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4), min_size=1, max_size=4))
+def test_offsets_are_those_of_each_thread_block(drawn: list[list[int]]) -> None:
+    """A part of all ranks and a part of each, as C: evaluated, their sum is the offset."""
+    at, plan = np.array(drawn, np.int64).T, PLANS["ring"]
+    tables = LookupTables()
+    offsets = rows.Offsets(plan, PlanBlocks.of_plan(plan), (4,), tables)
+    lines, text = offsets._offset("row0", at)
+    entries = {name: lookup.table.tolist() for name, lookup in tables.by_key.values()}
+    for rank, tb in product(range(4), range(len(drawn))):
+        known = {**entries, "rank": rank, "tb": tb}
+        for name, value in re.findall(r"const int (\w+) = (.*?);", "\n".join(lines)):
+            known[name] = eval(value.replace("/", "//"), known)
+        assert eval(text.replace("/", "//"), known) == at[rank, tb]
 
 
 def kinds(text: str, rank: int, tb: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 from tests.interop.expected import aliases, wanted
 from tests.marks import LONG
+from tests.passes import textbook
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.rccl"))
 STAGED = Options(transport=Transport.STAGED, allocator="connection")
@@ -67,7 +69,7 @@ def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("path", FEW, ids=lambda p: p.stem)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [3, 1])
 def test_examples_run_on_an_independent_runtime(path: Path, channels: int) -> None:
     plan = staged(path, channels)
     files = 0
@@ -77,6 +79,15 @@ def test_examples_run_on_an_independent_runtime(path: Path, channels: int) -> No
             executes(text, plan, dialect, in_place, seed=7 * channels + in_place)
             files += 1
     assert files >= 1
+
+
+def test_connections_with_several_blocks_have_several_channels() -> None:
+    """Two of MSCCL's channels a connection, one for each stage, times two channels of the plan."""
+    options = Options(transport=Transport.STAGED, allocator="stage", channels=2)
+    plan = driver.compile_program(textbook.hm_allreduce(2, 2), options).plan
+    text = export_msccl(plan, XmlOptions())
+    assert {int(c) for c in re.findall(r'chan="(\d+)"', text)} == {0, 1, 2, 3}
+    executes(text, plan, "executor", True, 5)
 
 
 def test_staged_slots_lie_behind_scratch() -> None:
