@@ -8,6 +8,9 @@ import pytest
 
 from hccc.emit.directory import headers
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.runtime import cpu
+from hccc.runtime.fault import WaitKind
+from hccc.validate import tables
 
 HEADER = dict(headers())["hccc.h"]
 RANKS = 3
@@ -18,6 +21,22 @@ def _table() -> dict[str, tuple[str, str]]:
     rows = HEADER.partition("the result of rank r, block by block")[2].partition("In place")[0]
     found = re.findall(r"^ \*   (\w+) +(\w(?: at root)?) +(\w(?: at root)?) ", rows, re.M)
     return {name: (sent, received) for name, sent, received in found}
+
+
+def _enum(name: str) -> dict[str, int]:
+    """Returns the names and values of an enum of the header."""
+    body = HEADER.partition(f"enum {name} {{")[2].partition("};")[0]
+    return {k: int(v) for k, v in re.findall(r"^  HCCC_(\w+) = (\d+)", body, re.M)}
+
+
+def test_python_has_the_statuses_and_kinds_of_waits_of_c() -> None:
+    statuses = _enum("hccc_status")
+    assert list(statuses.values()) == list(range(8))
+    known = {name: getattr(cpu, name) for name in ("OK", "TIMEOUT", "BAD_ARGUMENT", "NO_MEMORY")}
+    known |= {name: getattr(tables, name) for name in ("BAD_ARGUMENT", "NOT_BUILT")}
+    assert statuses == statuses | known
+    kinds = {k.removeprefix("WAIT_"): v for k, v in _enum("hccc_wait_kind").items()}
+    assert kinds == {kind.name: kind.value for kind in WaitKind}
 
 
 def _blocks(text: str, collective: Collective, rank: int) -> int:
