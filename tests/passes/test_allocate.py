@@ -17,6 +17,7 @@ from hccc.driver.options import Options
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
 from hccc.ir.choices import Fusion
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.ir.program import Program
@@ -24,13 +25,17 @@ from hccc.ir.transport import PURE
 from hccc.lang.transfer.load import parse
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate
+from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
+from hccc.passes.hpds import hpds
+from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.testing.clusters import cluster
 from tests.passes.textbook import (
+    RRC,
     SMALL,
     SWEEP,
     few,
@@ -38,6 +43,7 @@ from tests.passes.textbook import (
     hm_allreduce,
     lowered,
     planned,
+    program,
     ring_allgather,
     ring_reducescatter,
     verdict,
@@ -227,6 +233,15 @@ def test_any_number_of_blocks_works(name: str, transport: Transport, most: int) 
     plan = sync(blocks, "", 1)
     assert verdict(plan) is None
     assert works(plan, micro_batches=3, seeds=2)
+
+
+def test_what_the_network_brings_is_on_its_senders_connection() -> None:
+    """Ranks 1 and 2 put what rank 0 adds: nothing is done elsewhere, and yet by two blocks."""
+    reduce = program(OpType.REDUCE, 3, 1, [(1, 0, 0, 0, RRC), (2, 0, 1, 0, RRC)], gpus=1)
+    p = lower(hpds(depend(reduce)), Transport.AUTO, "put")
+    adds = np.flatnonzero((p.owner == 0) & (p.src.counts() > 1))
+    assert len(adds) == 2
+    assert len(set(connections(p).of[adds].tolist())) == 2
 
 
 def test_blocks_are_numbered_from_zero_without_gaps() -> None:

@@ -119,6 +119,10 @@ def test_structures_agree(header: ctypes.CDLL) -> None:
     ]
 
 
+def test_a_fault_that_is_reset_says_nothing(header: ctypes.CDLL) -> None:
+    assert header.reset()
+
+
 @pytest.mark.parametrize("which", range(5))
 def test_structures_of_another_version_are_refused(header: ctypes.CDLL, which: int) -> None:
     shape = LayoutShape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1)

@@ -105,7 +105,7 @@ def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("network", ["slots", "put"])
+@pytest.mark.parametrize("network", ["put", "slots"])
 def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Path) -> None:
     """Windows, offsets in them, slots and counters are counted in long longs."""
     kinds = "signed-integer-overflow,shift,bounds,integer-divide-by-zero,pointer-overflow"

@@ -76,6 +76,10 @@ class ExecutorMachine:
     def _check(self) -> None:
         """Checks the loader's tables and the kernel's arrays."""
         assert self.plan["protocol"] == "Simple"
+        assert not self.plan["reuse_resources"] and not self.plan["use_double_scratch_buffer"]
+        assert (self.plan["min_message_size"], self.plan["max_message_size"]) == (0, 2**64 - 1)
+        assert self.plan["num_threads_per_block"] in range(32, 1025, 32)
+        assert self.plan["buffer_alignment"] % 16 == 0  # of its vectors
         for rank, gpu in enumerate(self.gpus):
             assert gpu["id"] == rank
             assert gpu["input_chunks"] > 0 and gpu["output_chunks"] > 0  # the loader divides

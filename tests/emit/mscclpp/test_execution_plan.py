@@ -65,6 +65,7 @@ def executes(made: Plan, in_place: bool, seeds: range, text: str | None = None) 
     text = text or mscclpp_json.dumps(made, in_place, domain=made.n_ranks)
     c, channels = made.collective, made.channels
     machine = ExecutorMachine(text, aliases(c, channels) if in_place else {})
+    assert machine.plan["inplace"] == in_place
     inputs = [c.input_blocks(r) * c.chunks_per_block * channels for r in range(c.n_ranks)]
     for seed in seeds:
         machine.launch(inputs, seed)

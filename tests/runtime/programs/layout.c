@@ -2,6 +2,8 @@
 #include "hccc/layout.h"
 #include "hccc/trace.h"
 
+#include <string.h>
+
 void sizes(const hccc_shape *s, long long count, int size, long long micro, long long *out) {
   const hccc_sizes cut = hccc_sizes_of(*s, count, size, micro);
   out[0] = cut.part;
@@ -16,6 +18,15 @@ void sizes(const hccc_shape *s, long long count, int size, long long micro, long
   out[9] = hccc_finished_at(*s);
   out[10] = hccc_state_at(*s);
   out[11] = hccc_peers_at(*s);
+}
+
+/* Whether a fault that has been reset, whatever was in it, says nothing. */
+int reset(void) {
+  const hccc_fault none = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  hccc_fault fault;
+  memset(&fault, 255, sizeof fault);
+  hccc_reset_fault(&fault);
+  return memcmp(&fault, &none, sizeof fault) == 0;
 }
 
 /* What hccc_check_call says of a call of `n_local` ranks. */
