@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hccc.ir.collective import Collective, OpType, block_count
+from hccc.base.diagnostics import UserError
+from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count, collective_named
 
 # Bytes of a bus for each byte of algbw, in parts of 4 ranks (nccl-tests doc/PERFORMANCE.md).
 BUS = {
@@ -19,3 +20,15 @@ BUS = {
 def test_the_load_of_the_bus_is_that_of_nccl_tests(op: OpType) -> None:
     c = Collective(op, 4, block_count(op, 4))
     assert c.bus_factor() == BUS.get(op, 3) / 4
+
+
+@pytest.mark.parametrize("op", PROGRAMMABLE)
+def test_a_collective_is_found_however_it_is_written(op: OpType) -> None:
+    for name in (op.value, op.value.lower(), op.value.upper(), f"{op.value[:3]}_{op.value[3:]}"):
+        assert collective_named(name) is op
+
+
+@pytest.mark.parametrize("name", ["", "all", "allreduces", "custom"])
+def test_another_word_is_no_collective(name: str) -> None:
+    with pytest.raises(UserError, match="E465"):
+        collective_named(name)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Coord, Form, Grid, Lookup, Split, Sum, Term, values
-from hccc.emit.kernels.width import INT, code, fits_int, text
+from hccc.emit.kernels.width import INT, LONG, _computed, code, fits_int, text
 from tests.emit import cints
 
 FEW = 3  # values of an axis: its least, its largest, and one between
@@ -173,6 +173,13 @@ def test_every_operation_is_wide(form: Form, wanted: str) -> None:
     assert code(form, grid, lambda _: "t") == f"static_cast<int>({wanted})"
     if fits_int(values(form, small)) and str(INT) not in wanted:
         assert code(form, small, lambda _: "t") == text(form, lambda _: "t")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_last_number_that_fits(wide: bool) -> None:
+    most = LONG if wide else INT
+    for low, high, fits in ((-most - 1, most, True), (-most - 2, 0, False), (0, most + 1, False)):
+        assert _computed("x", (low, high), wide=wide).fits == fits
 
 
 def test_what_64_bits_do_not_hold_is_a_bug() -> None:
