@@ -109,13 +109,14 @@ def compiled(
     level: str = "full",
     transport: Transport = Transport.DIRECT,
     allocator: str = "state",
+    blocks: int | None = None,
     source: str = "algo.rccl",
     slots: int = 2,
 ) -> Plan:
-    """Compiles a Program to a Plan."""
+    """Compiles a Program to a Plan, of at most `blocks` thread blocks a rank."""
     pipeline: Pipeline = hpds(depend(verify(p)))
     primitives = place(fuse(lower(pipeline, transport), level))
-    return sync(allocate(primitives, allocator, None), source, slots)
+    return sync(allocate(primitives, allocator, blocks), source, slots)
 
 
 def written(plan: Plan, place: Path) -> Path:

@@ -18,9 +18,10 @@ from tests.marks import slow
 
 CASES: dict[str, Plan] = {
     "ring": plans.compiled(plans.ring_allreduce(4, channels=2)),
-    "staged_ring": plans.compiled(plans.ring_allreduce(3), transport=Transport.STAGED),
+    "turns": plans.compiled(plans.ring_allgather(5), transport=Transport.STAGED, blocks=1),
     "hierarchical": plans.compiled(plans.hierarchical_mesh(2, 4), level="none"),
     "mesh": plans.compiled(plans.mesh_allreduce(4), level="reduce"),
+    "staged_ring": plans.compiled(plans.ring_allreduce(3), transport=Transport.STAGED),
     "allgather": plans.compiled(plans.ring_allgather(5)),
     "alltoall": plans.compiled(plans.alltoall(4)),
     "broadcast": plans.compiled(plans.broadcast(4)),
@@ -50,7 +51,7 @@ def library(
     return place / "lib.so"
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(3)  # a ring, a loop of two calls, blocks that take turns
 @pytest.mark.parametrize("case", CASES)
 def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
     plan = CASES[case]
