@@ -22,7 +22,7 @@ from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.world import Lost, in_threads, loaded, run, start
 from tests.marks import LONG, slow
 
-# Around the ends of a cell, a slot, what is copied first, a slot of a heap, and what is read at once.
+# Around the ends of a cell, a slot, what is copied first, a slot of a heap, and what is read whole.
 EDGES = (40, 2048, 4 << 10, 64 << 10, 1 << 20)
 SIZES = (0, 1, 7, *(edge + by for edge in EDGES for by in (-1, 0, 1)), 600_001, 5_000_003)
 # Whether a rank's (send, receive) buffers are memory that the other reaches.
