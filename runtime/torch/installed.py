@@ -14,7 +14,7 @@ def _found() -> Any:
     """Imports PyTorch. Raises UserError E456 without one, or with one that is too old or has no
     `torch.distributed`."""
     wanted = f"hccc.torch needs PyTorch {'.'.join(map(str, OLDEST))} or newer"
-    remedy = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    remedy = "pip install torch"
     try:
         found = import_module("torch")
     except ImportError as error:

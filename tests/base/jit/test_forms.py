@@ -28,8 +28,10 @@ Calls = dict[str, dict[Any, list[Any]]]
 def loops() -> dict[str, Loop[..., Any]]:
     """Returns all loops of the package that have two forms, by name."""
     found: dict[str, Loop[..., Any]] = {}
-    for module in pkgutil.walk_packages(hccc.__path__, "hccc."):
-        if not module.name.startswith(("hccc.runtime", "hccc.downstream", "hccc.__main__")):
+    for module in pkgutil.walk_packages(hccc.__path__, "hccc.", onerror=lambda name: None):
+        if not module.name.startswith(
+            ("hccc.runtime", "hccc.downstream", "hccc.torch", "hccc.__main__")
+        ):
             for value in vars(importlib.import_module(module.name)).values():
                 if isinstance(value, Loop) and not value.always:
                     found[f"{value.function.__module__}.{value.function.__qualname__}"] = value
