@@ -200,6 +200,7 @@ def test_offsets() -> None:
     fits = plan(body, "Broadcast", 2, k=32, more=", nChunks=100")
     runtime.load(msccl_xml.dumps(fits, "msccl", True), "msccl")
     refused("E523", "chunks in a buffer", plan(body, "Broadcast", 2, k=32, more=", nChunks=1025"))
+    refused("E523", "steps in", plan(body, "Broadcast", 2, k=32, more=", nChunks=1024"))
 
 
 def test_elements_of_a_rank() -> None:

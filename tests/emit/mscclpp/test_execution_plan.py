@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,6 +236,20 @@ def test_what_the_executor_cannot_do() -> None:
                 "SendRecv",
             }
         )
+
+
+@pytest.mark.parametrize("side", ["src", "dst"])
+def test_what_no_operation_does(side: str) -> None:
+    """A sum has one source of its own rank, and one destination there."""
+    made = driver.compile_text(Source("mesh.rccl", MESH), Options(fuse="full")).plan
+    operands = getattr(made, side)
+    row = int(np.flatnonzero((made.src.counts() > 1) & (operands.counts() > 1))[0])
+    rank = operands.rank.copy()
+    second = operands.ptr[row] + 1
+    assert rank[second] != made.rank_of()[row]
+    rank[second] = made.rank_of()[row]
+    change: dict[str, Any] = {side: replace(operands, rank=rank)}
+    refused("E531", f"of rank {rank[second]} does", replace(made, **change))
 
 
 def test_limits_of_a_thread_block() -> None:
