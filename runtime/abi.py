@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 5  # HCCC_ABI
+ABI = 6  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):
@@ -114,6 +114,7 @@ class CallRecord(ctypes.Structure):
         ("oversubscribed", ctypes.c_int),
         ("local", ctypes.c_void_p),
         ("signature", ctypes.c_ulonglong),
+        ("blocks", ctypes.c_void_p),
     )
 
     @classmethod
@@ -147,6 +148,7 @@ class Params(ctypes.Structure):
         ("local", ctypes.c_void_p),
         ("one", LocalRecord),
         ("fault", ctypes.c_void_p),
+        ("blocks", ctypes.c_void_p),
         ("flags_at", ctypes.c_longlong),
         ("count", ctypes.c_longlong),
         ("part", ctypes.c_longlong),

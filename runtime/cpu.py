@@ -201,6 +201,9 @@ class CpuLauncher:
                 self.shape.ranks, ctypes.addressof(table), ctypes.addressof(self._fault)
             )
             calls.append((comm, _call_of(request, local, first, last, len(self._hosts))))
+        words = None if request.blocks is None else request.blocks.words()
+        for _, call in calls:
+            call.blocks = None if words is None else words.ctypes.data
         started = time.perf_counter()
         if self._proxy is None:
             return self._each(function, calls), time.perf_counter() - started

@@ -188,6 +188,7 @@ class CudaLauncher:
         self._fault = self._zeros(ctypes.sizeof(FaultRecord))
         self._windows = self._upload((WindowRecord * 1)(all_memory()))
         self._ranks: Any = None
+        self._blocks: Any = None  # of the last launch
         self._trace = Trace()  # of no slots: nothing is recorded
 
     @property
@@ -330,7 +331,10 @@ class CudaLauncher:
         sizes = unit.shape.sizes(request.count, request.itemsize, request.micro_batch)
         ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
         made, traced = (TracedParams, {"trace": self._trace}) if request.trace else (Params, {})
+        words = None if request.blocks is None else request.blocks.words()
+        self._blocks = None if words is None else self.device.cupy.asarray(words)
         params = made(
+            blocks=0 if self._blocks is None else self._blocks.data.ptr,
             ranks=table.data.ptr,
             local=local.data.ptr,
             fault=self._fault.data.ptr,

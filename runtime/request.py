@@ -12,6 +12,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import MOST_BLOCKS
+from hccc.ir.uneven import BlockTable
 from hccc.runtime.build import Variant
 from hccc.runtime.layout import DTYPES, LayoutShape, buffer_elements
 
@@ -48,7 +49,7 @@ class LaunchRequest:
     """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
     micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU threads
     (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever), `trace`
-    whether its kernels can record."""
+    whether its kernels can record, `blocks` of an uneven collective (None: all have `count`)."""
 
     count: int
     dtype: str
@@ -60,6 +61,7 @@ class LaunchRequest:
     workers: int = 0
     join_timeout: float = 0.0
     trace: bool = False
+    blocks: BlockTable | None = None
 
     def __post_init__(self) -> None:
         Variant(self.dtype, self.op)
@@ -136,13 +138,30 @@ def check_buffers(
     n = collective.n_ranks
     if len(inputs) != n or len(outputs) != n:
         raise fail("E422", f"{n} ranks: got {len(inputs)} inputs, {len(outputs)} outputs")
+    if request.blocks is not None:
+        _check_table(request.blocks, collective, request)
     for rank in range(n):
-        send, receive = buffer_elements(collective, rank, request.count)
+        send, receive = _elements(collective, rank, request)
         _check_buffer(inputs[rank], send, request, f"the input of rank {rank}")
         _check_buffer(outputs[rank], receive, request, f"the output of rank {rank}")
         output = outputs[rank]
         if receive and output is not None and not getattr(output.flags, "writeable", True):
             raise fail("E422", f"the output of rank {rank} is read-only")
+
+
+def _check_table(table: BlockTable, collective: Collective, request: LaunchRequest) -> None:
+    """Raises UserError E421 for a table of another collective, or with wrong lengths or places."""
+    if not collective.uneven or table.collective != collective:
+        message = f"the launch is of {collective.name}, its blocks of {table.collective.name}"
+        raise fail("E421", message)
+    table.check(request.count, request.in_place)
+
+
+def _elements(collective: Collective, rank: int, request: LaunchRequest) -> tuple[int, int]:
+    """Returns the elements of the send and the receive buffer of `rank`."""
+    if request.blocks is None:
+        return buffer_elements(collective, rank, request.count)
+    return int(request.blocks.sizes[rank, 0]), int(request.blocks.sizes[rank, 1])
 
 
 def check_aliases(
@@ -153,7 +172,12 @@ def check_aliases(
         return
     block = request.count * request.itemsize
     for rank, (send, receive) in enumerate(zip(inputs, outputs, strict=True)):
-        offset = collective.alias_offset(rank) // collective.chunks_per_block * block
+        own = collective.alias_offset(rank) // collective.chunks_per_block
+        offset = own * block
+        if request.blocks is not None:
+            places = request.blocks.places[rank]
+            at = places[1, max(own, 0)] - places[0, max(-own, 0)]
+            offset = int(at) * request.itemsize
         if send and receive and send != receive + offset:
             raise fail(
                 "E423",

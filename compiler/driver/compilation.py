@@ -90,7 +90,7 @@ def compile_library(
             (s, s.name) if isinstance(s, Program) else (transfer.parse(s), Path(s.name).name)
             for s in sources
         ]
-    name = name or given[0][0].collective.op.value.lower()
+    name = name or given[0][0].collective.name.lower()
     return _compile(given, options or Options(), topology, runner, name)
 
 
@@ -205,4 +205,4 @@ def _verified(program: Program) -> Proof:
         "ranks": c.n_ranks,
         "chunks": c.n_chunks,
     }
-    return Proof("program", f"the transfers perform {c.op.value}", detail)
+    return Proof("program", f"the transfers perform {c.name}", detail)

@@ -24,7 +24,7 @@ def title(catalogue: Catalogue) -> str:
     """Says what a library does: `ring: Allreduce over 8 ranks`."""
     c = catalogue.collective
     root = f", root {c.root}" if c.rooted else ""
-    return f"{catalogue.name}: {c.op.value} over {c.n_ranks} ranks{root}"
+    return f"{catalogue.name}: {c.name} over {c.n_ranks} ranks{root}"
 
 
 def plan_facts(plan: Plan) -> Facts:
@@ -32,7 +32,7 @@ def plan_facts(plan: Plan) -> Facts:
     c = plan.collective
     facts: Facts = {
         "name": plan.name,
-        "collective": c.op.value,
+        "collective": c.name,
         "ranks": c.n_ranks,
         "chunks": c.n_chunks,
         "transport": plan.transport.name.lower(),

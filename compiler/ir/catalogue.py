@@ -251,11 +251,11 @@ def _same_work(plans: Sequence[Plan]) -> None:
                 raise fail("E319", f"plans[{k}].{field}: not that of {first.name}")
 
 
-def _work(plan: Plan) -> tuple[OpType, int, int, int, bool]:
+def _work(plan: Plan) -> tuple[str, int, int, int, bool]:
     """Returns the properties of a collective that callers see. Blocks of a custom one are its
     chunks."""
     c = plan.collective
-    return c.op, c.n_ranks, c.root, c.most_blocks(), plan.reduces
+    return c.name, c.n_ranks, c.root, c.most_blocks(), plan.reduces
 
 
 def _ranges(catalogue: Catalogue) -> None:

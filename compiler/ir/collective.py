@@ -19,6 +19,8 @@ each cut into `chunks_per_block` chunks:
 | custom        | r·B + j             | r              | nobody         | B / B, B = chunks / R    |
 
 R ranks, S chunks per block, 0 <= j < S. SendRecv is nccl-tests' sendrecv_perf.
+Allgatherv, Reducescatterv, Gatherv, Scatterv and Alltoallv are `uneven`: the same chunks, but every
+block of chunk ids has a length and in each user buffer a place of its own, given by a call.
 `custom` is for MSCCL XML with an unknown result; programs cannot name it. Its values may go from
 any slot to any other, so all chunks have one length: each is a block of its own.
 In place means, as in NCCL, that the smaller user buffer lies inside the larger one (Allgather,
@@ -38,6 +40,9 @@ from hccc.ir.op_type import PROGRAMMABLE as PROGRAMMABLE
 from hccc.ir.op_type import OpType as OpType
 
 REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
+UNEVEN = frozenset(
+    {OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.GATHER, OpType.SCATTER, OpType.ALLTOALL}
+)
 ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
 _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
 
@@ -51,6 +56,23 @@ def collective_named(name: str) -> OpType:
     return PROGRAMMABLE[NAMES.index(plain)]
 
 
+def spelled(name: str) -> tuple[OpType, bool] | None:
+    """Returns the collective that a program's `OpType=` spells, in any case, and whether its blocks
+    have lengths of their own; None: there is none of this name."""
+    return _SPELLED.get(name.lower())
+
+
+def spellings() -> list[str]:
+    """Returns every spelling of `OpType=`."""
+    return [op.value for op in PROGRAMMABLE] + [f"{op.value}v" for op in PROGRAMMABLE if op in UNEVEN]
+
+
+_SPELLED = {
+    **{op.value.lower(): (op, False) for op in PROGRAMMABLE},
+    **{f"{op.value.lower()}v": (op, True) for op in PROGRAMMABLE if op in UNEVEN},
+}
+
+
 def block_count(op: OpType, n_ranks: int) -> int:
     """Returns the number of blocks of chunk ids of `op`; `n_chunks` must be a multiple of it."""
     if op in _WHOLE:
@@ -62,13 +84,26 @@ def block_count(op: OpType, n_ranks: int) -> int:
 class Collective:
     """One collective over `n_ranks` ranks and `n_chunks` global chunks.
 
-    The vector methods take and return arrays (or ints) of any one shape.
+    uneven: whether every block has a length of its own, from 0 to `count` elements, known at the
+    call. Chunks are those of blocks of `count` elements: the last of a shorter block are short or
+    empty. The vector methods take and return arrays (or ints) of any one shape.
     """
 
     op: OpType
     n_ranks: int
     n_chunks: int
     root: int = 0
+    uneven: bool = False
+
+    @property
+    def name(self) -> str:
+        """The collective, as a program's `OpType=` spells it."""
+        return f"{self.op.value}v" if self.uneven else self.op.value
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of chunk ids."""
+        return self.n_chunks // self.chunks_per_block
 
     @property
     def reduces(self) -> bool:

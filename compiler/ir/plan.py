@@ -196,6 +196,12 @@ class Plan:
             for o in (self.src, self.dst)
         )
 
+    def length_index(self) -> I4:
+        """Returns the number from which kernels take the length that each primitive moves: its
+        chunk's index in its block, or its chunk where every block has its own length. i4[P]."""
+        c = self.collective
+        return self.chunk if c.uneven else self.chunk % np.int32(c.chunks_per_block)
+
     def touches_peers(self) -> bool:
         """Tells whether any rank accesses a user buffer of another rank, or a proxy reads a user
         buffer."""

@@ -97,7 +97,7 @@ def _header(plan: Plan) -> None:
         c.n_chunks % blocks == 0,
         "E310",
         f"collective.n_chunks: {c.n_chunks} is not a multiple of the {blocks} blocks that "
-        f"{c.op.value} has over {c.n_ranks} ranks",
+        f"{c.name} has over {c.n_ranks} ranks",
     )
 
 
@@ -181,7 +181,7 @@ def _columns(plan: Plan) -> None:
     one = plan.transport is not Transport.DIRECT or not plan.memory_domain.any()
     _require(one, "E311", "memory_domain: all ranks of a direct plan are in domain 0")
     if plan.final.any():
-        _require(_may_reduce(plan), "E311", f"final: {c.op.value} has no reduction to complete")
+        _require(_may_reduce(plan), "E311", f"final: {c.name} has no reduction to complete")
 
 
 def _operands(plan: Plan) -> None:
@@ -243,7 +243,9 @@ def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
 
     A block's chunks get no longer from first to last (`layout.h`); scratch has room for any.
     """
-    per = plan.collective.chunks_per_block
+    c, per = plan.collective, plan.collective.chunks_per_block
+    if c.uneven:
+        return _own_slots(plan, field, operands)
     if per == 1:
         return
     sub = np.repeat(_modulo(plan.chunk, per), operands.counts())
@@ -261,6 +263,21 @@ def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
             f"of {Buffer(int(operands.buffer[k])).name}",
             "keep it in a slot of the same place in its block, or in scratch memory",
         )
+
+
+def _own_slots(plan: Plan, field: str, operands: Operands) -> None:
+    """Requires that chunks of blocks of any length lie in their own slots of user buffers."""
+    c, chunk = plan.collective, np.repeat(plan.chunk, operands.counts())
+    received = operands.buffer == Buffer.OUTPUT
+    sent = (operands.buffer == Buffer.INPUT) | (operands.buffer == Buffer.STAGE)
+    foreign = received & (c.output_chunk(operands.rank, operands.slot) != chunk)
+    foreign |= sent & (c.input_chunk(operands.rank, operands.slot) != chunk)
+    if foreign.any():
+        k = int(np.argmax(foreign))
+        i = int(operands.owner()[k])
+        where = f"slot {operands.slot[k]} of {Buffer(int(operands.buffer[k])).name}"
+        message = f"chunk {plan.chunk[i]} may be longer than {where}, which is another block's"
+        raise _at(field, "E312", i, message, "keep it in its own slot, or in scratch memory")
 
 
 def _modulo(column: I4, n: int) -> I4:

@@ -24,7 +24,7 @@ from hccc.base.diagnostics import Source, Span, UserError, fail
 from hccc.base.files.reading import read_text
 from hccc.base.limits import PLAN_BYTES
 from hccc.ir.arrays import I8, Csr
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective, OpType, spelled
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.names import source_name
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
@@ -70,7 +70,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "name": plan.name,
         "source": plan.source,
         "collective": {
-            "op": c.op.value,
+            "op": c.name,
             "n_ranks": c.n_ranks,
             "n_chunks": c.n_chunks,
             "root": c.root,
@@ -334,7 +334,7 @@ def _plan(data: Any) -> Plan:
     return Plan(
         name=data["name"],
         source=data["source"],
-        collective=Collective(OpType(c["op"]), c["n_ranks"], c["n_chunks"], c["root"]),
+        collective=_collective(c),
         channels=data["channels"],
         warps=data["warps"],
         gpus_per_node=data["gpus_per_node"],
@@ -350,3 +350,8 @@ def _plan(data: Any) -> Plan:
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )
+
+
+def _collective(c: dict[str, Any]) -> Collective:
+    op, uneven = spelled(c["op"]) or (OpType(c["op"]), False)
+    return Collective(op, c["n_ranks"], c["n_chunks"], c["root"], uneven)

@@ -114,7 +114,7 @@ def lines(p: Program) -> Iterator[str]:
     root = f", Root={c.root}" if c.rooted else ""
     yield (
         f"def ResCCLAlgo(nRanks={c.n_ranks}, nChannels={p.channels}, nWarps={p.warps}, "
-        f'AlgoName="{p.name}", OpType="{c.op.value}", GPUPerNode={p.gpus_per_node}, '
+        f'AlgoName="{p.name}", OpType="{c.name}", GPUPerNode={p.gpus_per_node}, '
         f"NICPerNode={p.nics_per_node}, nChunks={c.n_chunks}{root}):"
     )
     for t in p.transfers.tolist():
@@ -172,11 +172,11 @@ def _table_problems(p: Program) -> Iterator[str]:
 def call_form(program: Program) -> tuple[object, ...]:
     """Returns what callers must know of a Program: Programs alike in it can be one library."""
     c = program.collective
-    return c.op, c.n_ranks, c.root, c.most_blocks(), program.gpus_per_node
+    return c.name, c.n_ranks, c.root, c.most_blocks(), program.gpus_per_node
 
 
 def call_form_text(program: Program) -> str:
     """Writes a Program's name and `call_form` for people."""
     c, gpus = program.collective, program.gpus_per_node
-    text = f"{c.op.value} of {c.n_ranks} ranks, {gpus} in a node, root {c.root}"
+    text = f"{c.name} of {c.n_ranks} ranks, {gpus} in a node, root {c.root}"
     return f"{program.name} is {text}"

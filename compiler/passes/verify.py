@@ -85,7 +85,7 @@ def _empty_source(p: Program, o: SymbolicResult) -> Problem:
         f"{p.describe(o.row)}",
         p.span(o.row),
         notes,
-        f"in {p.collective.op.value} chunk {t['chunk']} starts at {start}; "
+        f"in {p.collective.name} chunk {t['chunk']} starts at {start}; "
         "it must reach a rank in an earlier step than the one it is read in",
     )
 
@@ -136,7 +136,7 @@ def _missing(p: Program, chunk: int, rank: int) -> Problem:
     notes = (p.note(into[-1], "the last transfer of it to that rank is {}"),) if into else ()
     return Problem(
         "E205",
-        f"at the end rank {rank} {what}, which {p.collective.op.value} wants there",
+        f"at the end rank {rank} {what}, which {p.collective.name} wants there",
         span,
         notes,
         f"chunk {chunk} starts at {_starts_at(p.collective, chunk)}; bring it to rank {rank}",

@@ -15,6 +15,7 @@ from hccc.interop.import_msccl import import_parsed
 from hccc.ir import plan_json
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan
+from hccc.ir.uneven import RECEIVE, SEND, SKEWS, BlockTable, placed, scattered, skewed
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
 from hccc.proofs.prove import check_plan
@@ -40,13 +41,20 @@ class PlanCall:
     in_place: bool
     op: str
     seed: int
+    blocks: BlockTable | None = None
 
 
 def drawn_call(plan: Plan, choose: Choose) -> PlanCall:
     """Draws a call that `plan` serves."""
     op = ("sum", "avg", "max")[choose(2)] if plan.reduces and plan.averages else "sum"
+    count = COUNTS[choose(len(COUNTS) - 1)]
+    drawn = _drawn(plan, choose, count, op)
+    return _with_blocks(plan.collective, drawn, choose) if plan.collective.uneven else drawn
+
+
+def _drawn(plan: Plan, choose: Choose, count: int, op: str) -> PlanCall:
     return PlanCall(
-        COUNTS[choose(len(COUNTS) - 1)],
+        count,
         MICRO_BATCHES[choose(len(MICRO_BATCHES) - 1)],
         WINDOWS[choose(len(WINDOWS) - 1)],
         plan.modes[choose(len(plan.modes) - 1)],
@@ -55,25 +63,48 @@ def drawn_call(plan: Plan, choose: Choose) -> PlanCall:
     )
 
 
+def _with_blocks(c: Collective, call: PlanCall, choose: Choose) -> PlanCall:
+    """Draws the lengths and the places of the blocks of a call."""
+    lengths = skewed(c, call.count, SKEWS[choose(len(SKEWS) - 1)], call.seed)
+    if c.op is OpType.ALLTOALL and call.in_place:
+        square = lengths.reshape(c.n_ranks, c.n_ranks)
+        lengths = np.minimum(square, square.T).ravel()
+    return replace(call, blocks=scattered(c, lengths, call.seed))
+
+
 def fault(plan: Plan, call: PlanCall) -> str | None:
     """Describes the fault of `plan` in such a call; None if there is none.
 
     Nobody knows the result of a custom collective: it must be the same in every interleaving.
     """
-    x = _inputs(plan.collective, call)
+    x = inputs_of(plan.collective, call)
+    if call.blocks is not None:
+        call.blocks.check(call.count, call.in_place)
+        x = [placed(call.blocks, r, SEND, a, call.count) for r, a in enumerate(x)]
     try:
         got = _launched(plan, call, x, call.seed)
         if plan.collective.op is OpType.CUSTOM:
             want = _launched(plan, call, x, call.seed + 1)
         else:
-            want = _expected(plan.collective, call, x)
+            want = expected_of(plan.collective, call, inputs_of(plan.collective, call))
     except (Hang, Poison, Overrun) as error:
         return f"{call}: {type(error).__name__}: {error}"
+    if call.blocks is not None:
+        want = [placed(call.blocks, r, RECEIVE, a, call.count) for r, a in enumerate(want)]
+        got = [_inside(call.blocks, r, a) for r, a in enumerate(got)] if call.in_place else got
     for rank, (a, b) in enumerate(zip(got, want, strict=True)):
         if not np.array_equal(a, b):
             wrong = int(np.argmax(a != b))
             return f"{call}: rank {rank} ends with {a[wrong]} at element {wrong}, not {b[wrong]}"
     return None
+
+
+def _inside(table: BlockTable, rank: int, buffer: Data) -> Data:
+    """Returns a receive buffer with zeros between its blocks, which in place hold what was sent."""
+    kept = np.zeros_like(buffer)
+    for _, first, length in table.spans(rank, RECEIVE):
+        kept[first : first + length] = buffer[first : first + length]
+    return kept
 
 
 def first_fault(plan: Plan, choose: Choose, calls: int) -> str | None:
@@ -112,6 +143,7 @@ def _launched(plan: Plan, call: PlanCall, x: list[Data], seed: int) -> list[Data
         call.op,
         count=call.count,
         micro_batch=call.micro_batch,
+        blocks=call.blocks,
         in_place=call.in_place,
         window=call.window,
         seed=seed,
@@ -125,13 +157,13 @@ def blocks_of(c: Collective) -> Collective:
     return replace(c, n_chunks=block_count(c.op, c.n_ranks))
 
 
-def _inputs(c: Collective, call: PlanCall) -> list[Data]:
+def inputs_of(c: Collective, call: PlanCall) -> list[Data]:
     """Returns send buffers, flat: every element of every rank another."""
     whole = exact_inputs(blocks_of(c), np.int32, (call.count,), seed=call.seed)
     return [a.reshape(-1) for a in whole]
 
 
-def _expected(c: Collective, call: PlanCall, x: list[Data]) -> list[Data]:
+def expected_of(c: Collective, call: PlanCall, x: list[Data]) -> list[Data]:
     shaped = [a.reshape(-1, call.count) if call.count else a.reshape(0, 0) for a in x]
     if not call.count:
         return [np.zeros(0, np.int32) for _ in x]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
+from hccc.ir.uneven import RECEIVE, SEND, BlockTable
 from hccc.testing.reference import COMBINE, Data, average
 
 Address = tuple[int, int, int]  # (rank or queue, buffer, slot)
@@ -54,19 +55,37 @@ class CallCut:
     micro: int
     batches: int
     channels: int
+    blocks: BlockTable | None = None  # of an uneven collective; None: all have `count`
 
     @classmethod
-    def of(cls, plan: Plan, count: int, itemsize: int, micro_batch: int) -> CallCut:
+    def of(
+        cls,
+        plan: Plan,
+        count: int,
+        itemsize: int,
+        micro_batch: int,
+        blocks: BlockTable | None = None,
+    ) -> CallCut:
         """Returns the cut of a call with micro-batches of `micro_batch` bytes."""
         pieces = plan.collective.chunks_per_block * plan.channels
         part = _round_up(-(-count // pieces), _ALIGNMENT // itemsize)
         micro = min(part, _round_up(micro_batch, _ALIGNMENT) // itemsize)
-        return cls(count, part, micro, -(-part // micro) if micro else 0, plan.channels)
+        batches = -(-part // micro) if micro else 0
+        return cls(count, part, micro, batches, plan.channels, blocks)
 
-    def length(self, sub: int, channel: int, m: int) -> int:
-        """Returns the elements of micro-batch `m` of a part of the block's chunk `sub`."""
-        part = min(self.part, self.count - (sub * self.channels + channel) * self.part)
+    def length(self, block: int, sub: int, channel: int, m: int) -> int:
+        """Returns the elements of micro-batch `m` of a part of chunk `sub` of a block."""
+        count = self.count if self.blocks is None else int(self.blocks.lengths[block])
+        part = min(self.part, count - (sub * self.channels + channel) * self.part)
         return max(0, min(self.micro, part - m * self.micro))
+
+    def place(self, rank: int, which: int, block: int) -> int:
+        """Returns where a block of the send (0) or the receive buffer (1) of `rank` begins."""
+        return block * self.count if self.blocks is None else int(self.blocks.places[rank, which, block])
+
+    def size(self, rank: int, which: int, blocks: int) -> int:
+        """Returns the elements of a buffer of so many blocks."""
+        return blocks * self.count if self.blocks is None else int(self.blocks.sizes[rank, which])
 
 
 def _round_up(n: int, to: int) -> int:
@@ -147,7 +166,8 @@ class StepMachine:
     def execute(self, t: Turn) -> None:
         """Runs a turn."""
         p, q = t.p, self.plan.queues
-        n = self.cut.length(p.sub, p.channel, t.m) if p.active else 0
+        block = int(self.plan.chunk[p.row]) // self.plan.collective.chunks_per_block
+        n = self.cut.length(block, p.sub, p.channel, t.m) if p.active else 0
         values = [self._read(a, t, n) for a in p.src]
         total = values[0]
         for value in values[1:]:
@@ -209,7 +229,8 @@ class StepMachine:
         if buffer == Buffer.SCRATCH or (buffer == Buffer.STAGE and self._staged(rank)):
             at = slot * cut.channels * cut.part
         else:
-            at = slot // per * cut.count + slot % per * cut.channels * cut.part
+            which = int(buffer == Buffer.OUTPUT)
+            at = cut.place(rank, which, slot // per) + slot % per * cut.channels * cut.part
         at += t.p.channel * cut.part + t.m * cut.micro
         if n and not 0 <= at <= len(cells.data) - n:
             where = f"{Buffer(buffer).name.lower()} slot {slot} of rank {rank}"
@@ -279,6 +300,8 @@ def outputs(machine: StepMachine, kept: list[Data] | None) -> list[Data]:
 
 def _output(machine: StepMachine, rank: int) -> Data:
     cells, cut = machine.memory[rank, Buffer.OUTPUT], machine.cut
+    if cut.blocks is not None:
+        return _uneven_output(cells, cut.blocks, rank)
     if machine.plan.collective.op is not OpType.CUSTOM and not cells.written.all():
         at, per = int(np.argmin(cells.written)), machine.plan.collective.chunks_per_block
         chunk = max(1, cut.channels * cut.part)
@@ -287,16 +310,29 @@ def _output(machine: StepMachine, rank: int) -> Data:
     return cells.data.copy()
 
 
+def _uneven_output(cells: Cells, table: BlockTable, rank: int) -> Data:
+    """Returns a receive buffer whose blocks must have been written; 0 between them, unless that was
+    written."""
+    inside = np.zeros(len(cells.data), np.bool_)
+    for block, first, length in table.spans(rank, RECEIVE):
+        inside[first : first + length] = True
+        if not cells.written[first : first + length].all():
+            raise Poison(f"block {block} was never written whole at rank {rank}")
+    return np.where(inside | cells.written, cells.data, 0).astype(cells.data.dtype)
+
+
 def _memory(
     plan: Plan, rank: int, sent: Data, cut: CallCut, in_place: bool
 ) -> dict[tuple[int, int], Cells]:
     """Allocates the buffers of one rank; in place the smaller user buffer is a view of the
     larger."""
     c = plan.collective
-    n_in, n_out = c.input_blocks(rank) * cut.count, c.output_blocks(rank) * cut.count
+    n_in = cut.size(rank, SEND, c.input_blocks(rank))
+    n_out = cut.size(rank, RECEIVE, c.output_blocks(rank))
     source, target = (Cells.empty(n, sent.dtype) for n in (n_in, n_out))
     if in_place and n_in and n_out:
-        offset = c.alias_offset(rank) // c.chunks_per_block * cut.count
+        own = c.alias_offset(rank) // c.chunks_per_block
+        offset = cut.place(rank, RECEIVE, max(own, 0)) - cut.place(rank, SEND, max(-own, 0))
         if offset >= 0 and n_out >= n_in:
             source = target.view(offset, n_in)
         else:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard, Operands
+from hccc.ir.uneven import BlockTable
 from hccc.testing.reference import Data
 from hccc.testing.step_machine import (
     Address,
@@ -103,6 +104,7 @@ def launch(
     *,
     count: int,
     micro_batch: int = 1 << 10,
+    blocks: BlockTable | None = None,
     in_place: bool = False,
     window: int | None = None,
     seed: int = 0,
@@ -110,10 +112,11 @@ def launch(
     """Runs `plan` for a call of `count` elements a block; returns every rank's receive buffer,
     flat.
 
-    inputs: every rank's send buffer, (input blocks · count), copied; micro_batch: bytes. Elements
+    inputs: every rank's send buffer, (input blocks · count), copied; micro_batch: bytes; blocks: of an
+    uneven collective, whose sizes the buffers then have. Elements
     that a custom collective leaves unwritten are 0. Otherwise like `execute`.
     """
-    machine_cut = CallCut.of(plan, count, inputs[0].dtype.itemsize, micro_batch)
+    machine_cut = CallCut.of(plan, count, inputs[0].dtype.itemsize, micro_batch, blocks)
     machine, kept = machine_of(plan, inputs, op, in_place, machine_cut)
     _interleave(machine, _blocks(machine, in_place, window), random.Random(seed))
     return outputs(machine, kept)

@@ -30,7 +30,7 @@ def rows(catalogue: Catalogue) -> I4:
 
 def strings(catalogue: Catalogue, target: Target) -> str:
     """Returns the strings that the library must state, as C text."""
-    words = (catalogue.name, __version__, target.name, catalogue.collective.op.value)
+    words = (catalogue.name, __version__, target.name, catalogue.collective.name)
     return ", ".join(f'"{word}"' for word in words)
 
 

@@ -83,6 +83,7 @@ CONSTANTS = (
     "threads",
     "touches_peers",
     "network",
+    "uneven",
     "operands",
     "inline",
 )
@@ -131,7 +132,7 @@ def _primitives(plan: Plan) -> I4:
     mode = mode + (plan.guard == Guard.OUT_OF_PLACE) * MODES["out of place"]
     mode = mode + _by_network(plan) * MODES["network"]
     number = places(np.diff(plan.tb_ptr))
-    sub = plan.chunk % plan.collective.chunks_per_block
+    sub = plan.length_index()
     return _rows(plan.rank_of(), tb[block], number, mode, sub, *counts)
 
 
@@ -160,7 +161,8 @@ def _put_sources(plan: Plan) -> I4:
 def _constants(plan: Plan) -> I4:
     shape = kernel_shape(plan).constants().values()
     network = bool(_by_network(plan).any())
-    return _rows([*shape, plan.warps * WARP, plan.touches_peers(), network])
+    uneven = plan.collective.blocks if plan.collective.uneven else 0
+    return _rows([*shape, plan.warps * WARP, plan.touches_peers(), network, uneven])
 
 
 def _operands(plan: Plan, operands: Operands, kind: int) -> I4:

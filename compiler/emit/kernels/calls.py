@@ -71,7 +71,7 @@ class Caller:
         """Returns the call for alike primitives `rows` (any shape), numbered `prim` in their
         blocks."""
         plan, one = self.plan, int(rows.flat[0])
-        sub = plan.chunk[rows] % plan.collective.chunks_per_block
+        sub = plan.length_index()[rows]
         sources = [self._source(rows, k) for k in range(_count(plan.src.ptr, one))]
         first, count = int(plan.dst.ptr[one]), _count(plan.dst.ptr, one)
         puts = [k for k in range(count) if self.network.puts[first + k]]

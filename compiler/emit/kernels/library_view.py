@@ -213,7 +213,7 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
         ranks=c.n_ranks,
         auto=_auto(targets),
         entries=tuple(_entries(name, target, reducing, ops) for target in targets),
-        op=c.op.value,
+        op=c.name,
         root=c.root if c.rooted else -1,
         digest=digest,
         domain=tuple(wrap.table(domain, 4)) if max(domain) else (),

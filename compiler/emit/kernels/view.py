@@ -211,7 +211,7 @@ def describe(plan: Plan) -> str:
 def describe_work(c: Collective) -> str:
     """Describes a collective: `Allreduce of 8 ranks`."""
     root = f" at rank {c.root}" if c.rooted else ""
-    return f"{c.op.value} of {c.n_ranks} ranks{root}"
+    return f"{c.name} of {c.n_ranks} ranks{root}"
 
 
 def user_blocks(c: Collective, of: Callable[[int], int]) -> str:
@@ -232,6 +232,7 @@ def _constants(plan: Plan, network: NetworkParts, calls: int) -> tuple[tuple[str
             for name, value in kernel_shape(plan).constants().items()
         ),
         ("HCCC_THREADS", plan.warps * WARP),
+        *([("HCCC_UNEVEN", plan.collective.blocks)] if plan.collective.uneven else ()),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         *(_user_blocks(plan) if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
         *([("HCCC_NETWORK", 1)] if network.rows.any() else []),

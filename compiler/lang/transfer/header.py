@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.collective import ROOTED, Collective, OpType, block_count, spelled, spellings
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
@@ -56,14 +56,16 @@ def check_header(algorithm: ProgramSyntax, evaluate: Callable[[Expr], int]) -> H
     """
     keys = _Keys(algorithm.pairs, algorithm.at, evaluate)
     n_ranks = keys.integer("nRanks", None, 1, MAX_RANKS)
-    op = keys.op_type()
+    op, uneven = keys.op_type()
     gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
     if n_ranks % gpus:
         message = f"nRanks={n_ranks} is not a multiple of GPUPerNode={gpus}"
         raise Mistake("E012", message, keys.at("GPUPerNode"))
     return Header(
         name=keys.name(),
-        collective=Collective(op, n_ranks, keys.chunks(op, n_ranks), keys.root(op, n_ranks)),
+        collective=Collective(
+            op, n_ranks, keys.chunks(op, n_ranks), keys.root(op, n_ranks), uneven
+        ),
         channels=keys.integer("nChannels", 1, 1, MAX_CHANNELS),
         warps=keys.integer("nWarps", 16, 1, MAX_WARPS),
         gpus_per_node=gpus,
@@ -125,15 +127,15 @@ class _Keys:
             raise Mistake("E012", f"AlgoName {name!a}: {why}", self.at("AlgoName"), help)
         return name
 
-    def op_type(self) -> OpType:
-        """Returns OpType, in any case."""
+    def op_type(self) -> tuple[OpType, bool]:
+        """Returns OpType, in any case, and whether its blocks have lengths of their own."""
         text = self._text("OpType")
-        by_name = {op.value.lower(): op for op in PROGRAMMABLE}
-        if text.lower() in by_name:
-            return by_name[text.lower()]
+        if found := spelled(text):
+            return found
+        by_name = {name.lower(): name for name in spellings()}
         near = did_you_mean(text.lower(), by_name)
-        known = ", ".join(op.value for op in PROGRAMMABLE)
-        help = f"did you mean {by_name[near[0]].value}?" if near else f"one of {known}"
+        known = ", ".join(by_name.values())
+        help = f"did you mean {by_name[near[0]]}?" if near else f"one of {known}"
         message = f"there is no collective {clip(text)!a}"
         raise Mistake("E012", message, self.at("OpType"), help)
 

@@ -46,6 +46,7 @@ static void hccc_cpu_block(void* params, int index) {
 static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) {
   int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);
   if (!bad) bad = hccc_check_tables(comm, call);
+  if (!bad) bad = hccc_check_lengths(call->blocks, HCCC_UNEVEN, call->count);
   if (bad) return bad;
   const unsigned* lost = &comm->fault->claimed;
   if (__atomic_load_n(lost, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;

@@ -11,6 +11,9 @@
 #define HCCC_INPUT_BLOCKS(rank) 1
 #define HCCC_OUTPUT_BLOCKS(rank) 1
 #endif
+#ifndef HCCC_UNEVEN  // blocks with lengths of their own; 0: all have `count` elements
+#define HCCC_UNEVEN 0
+#endif
 #ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached
 #define HCCC_NETWORK 0
 #endif

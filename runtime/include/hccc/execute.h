@@ -38,7 +38,8 @@ HCCC_NOINLINE void hccc_execute_body(hccc_block& b, int sub,
   hccc_execute(b, sub, p);
 }
 
-// Executes a primitive over the micro-batches of the window. sub: its chunk's index in its block.
+// Executes a primitive over the micro-batches of the window. sub: its chunk's index in its block,
+// or its chunk if blocks have lengths of their own.
 template <int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
                        const hccc_operands<K>& from, const hccc_operands<D>& to,

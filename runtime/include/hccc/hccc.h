@@ -43,6 +43,21 @@
  *   SendRecv        1            1            the block of rank r - 1; that of the last at rank 0
  *   custom          b            b            as in its source; b: chunks of a rank
  *
+ * Uneven. Allgatherv, Reducescatterv, Gatherv, Scatterv and Alltoallv are the collectives above with
+ * blocks that have lengths of their own, 0 to `count` elements, which every rank knows at the call:
+ * `blocks` of hccc_call, the same words at all ranks. n: ranks; b: n * n for Alltoallv, else n.
+ *
+ *     b words           the length of each block in elements: of Alltoallv from rank s to rank d at
+ *                       s * n + d; of the others of rank r at r
+ *     n x 2 x n words   where in the send (0) and the receive buffer (1) of each rank each of its
+ *                       blocks begins, in elements; 0 where there is no such block
+ *     n x 2 words       the elements of the send and the receive buffer of each rank
+ *
+ * Sizes follow from `count`, so that the table may be written on a device, by an earlier kernel of
+ * the stream. A length that is negative counts as 0, and one above `count` as `count`; CPU launches
+ * refuse both. Blocks of a receive buffer must not overlap. In place, an own block has one place in
+ * both buffers, and Alltoallv one place and length for block j sent to and received from rank j.
+ *
  * Dtypes: int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8e4m3
  * float8e5m2 int16 uint16 bool complex64 complex128. Shorter floats than float32 are reduced in float32 and rounded once, to nearest even,
  * when they are stored. The 8-bit types are those of the OCP standard, NCCL's and `__nv_fp8_*`; too
@@ -80,7 +95,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 5 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 6 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -177,9 +192,11 @@ typedef struct hccc_call {
   int oversubscribed;          /* on the CPU, more threads than cores: waits yield, not spin */
   const hccc_local *local;     /* n_local of them, in host memory if it is one, else as `ranks` */
   unsigned long long signature; /* of the call: ranks compare it when they start; 0: they do not */
+  const long long *blocks; /* the table of an uneven collective, in memory that the launch reads;
+                            * null: every block has `count` elements. "Uneven" above */
 } hccc_call;
 
-#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* The fault record: the first wait that passed its deadline. `claimed` is 0 when there is no fault;
  * else every waiting block leaves. */

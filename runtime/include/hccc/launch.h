@@ -39,14 +39,23 @@ HCCC_FN void* hccc_resolve(const hccc_rank& rank, int window, long long at) {
   return reinterpret_cast<void*>(base + static_cast<unsigned long long>(at));
 }
 
+// Returns the bytes of a user buffer of this rank, the send (0) or the receive buffer (1).
+HCCC_FN long long hccc_buffer_length(const hccc_block& b, int blocks, [[maybe_unused]] int which) {
+  long long elements = blocks * b.p->count;
+#if HCCC_UNEVEN
+  constexpr long long sizes = HCCC_UNEVEN + 2LL * HCCC_RANKS * HCCC_RANKS;
+  if (b.p->blocks) elements = b.p->blocks[sizes + 2LL * b.rank + which];
+#endif
+  return elements * static_cast<long long>(sizeof(hccc_T));
+}
+
 // Writes this rank's notice, where its buffers are, into its own memory; by one thread. False:
 // peers touch a buffer that lies in no window.
 HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
   const hccc_rank& own = b.p->ranks[b.rank];
   hccc_notice* notice = hccc_notice_from(b, b.rank, b.rank);
-  const long long block = b.p->count * static_cast<long long>(sizeof(hccc_T));
-  const long long input = HCCC_INPUT_BLOCKS(b.rank) * block;
-  const long long output = HCCC_OUTPUT_BLOCKS(b.rank) * block;
+  const long long input = hccc_buffer_length(b, HCCC_INPUT_BLOCKS(b.rank), 0);
+  const long long output = hccc_buffer_length(b, HCCC_OUTPUT_BLOCKS(b.rank), 1);
   notice->input_window = hccc_find_window(own, local.input, input, &notice->input);
   notice->output_window = hccc_find_window(own, local.output, output, &notice->output);
   notice->signature = b.p->signature;

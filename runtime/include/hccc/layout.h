@@ -174,6 +174,7 @@ typedef struct hccc_params {
   const hccc_local *local;    /* the ranks launched here; null: `one` is the only one */
   hccc_local one;
   hccc_fault *fault;
+  const long long *blocks;    /* of hccc_call */
   long long flags_at;         /* bytes past the beginning of every rank's flags */
   long long count;            /* elements */
   long long part;             /* elements */
@@ -209,6 +210,7 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   p.local = call->n_local == 1 ? 0 : call->local;
   p.one = call->n_local == 1 ? *call->local : none;
   p.fault = comm->fault;
+  p.blocks = call->blocks;
   p.flags_at = comm->flags_at;
   p.count = call->count;
   p.part = s.part;
@@ -224,6 +226,14 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   p.trace.slots = 0;
 #endif
   return p;
+}
+
+/* Checks the first `lengths` words of a table of blocks, their lengths. */
+HCCC_BOTH int hccc_check_lengths(const long long *blocks, int lengths, long long count) {
+  int i;
+  for (i = 0; blocks && i < lengths; ++i)
+    if (blocks[i] < 0 || blocks[i] > count) return HCCC_BAD_ARGUMENT;
+  return HCCC_OK;
 }
 
 /* Checks that the structures are of this version. Returns an hccc_status, as the checks below. */

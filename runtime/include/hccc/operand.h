@@ -140,15 +140,25 @@ HCCC_FN unsigned hccc_message(const hccc_block& b, const hccc_operand& o, unsign
 
 #endif
 
-// Returns where a slot begins in a user buffer, in elements. A user buffer is made of blocks of
-// `count` elements, a block of SUB chunks.
-HCCC_FN long long hccc_user_offset(const hccc_block& b, int slot) {
-  const long long chunk = HCCC_CHANNELS * b.p->part;
-  return slot / HCCC_SUB * b.p->count + slot % HCCC_SUB * chunk + b.channel * b.p->part;
+// Returns where a block begins in a user buffer of a rank, in elements.
+HCCC_FN long long hccc_block_place(const hccc_block& b, const hccc_operand& o) {
+  const int block = o.slot / HCCC_SUB;
+#if HCCC_UNEVEN
+  const long long row = 2LL * o.rank + (o.buffer == HCCC_OUTPUT);
+  if (b.p->blocks) return b.p->blocks[HCCC_UNEVEN + row * HCCC_RANKS + block];
+#endif
+  return block * b.p->count;
 }
 
-HCCC_FN hccc_T* hccc_in_user(const hccc_block& b, void* buffer, int slot) {
-  return static_cast<hccc_T*>(buffer) + hccc_user_offset(b, slot);
+// Returns where a slot begins in a user buffer, in elements. A user buffer is made of blocks of
+// `count` elements, a block of SUB chunks.
+HCCC_FN long long hccc_user_offset(const hccc_block& b, const hccc_operand& o) {
+  const long long chunk = HCCC_CHANNELS * b.p->part;
+  return hccc_block_place(b, o) + o.slot % HCCC_SUB * chunk + b.channel * b.p->part;
+}
+
+HCCC_FN hccc_T* hccc_in_user(const hccc_block& b, void* buffer, const hccc_operand& o) {
+  return static_cast<hccc_T*>(buffer) + hccc_user_offset(b, o);
 }
 
 HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
@@ -176,11 +186,11 @@ HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsign
 // Returns this channel's part of an operand's chunk.
 HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
   const hccc_peer& r = b.peers[o.rank];
-  if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o.slot);
+  if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o);
   if (o.buffer == HCCC_IN_SCRATCH) return hccc_in_scratch(b, o.rank, o.slot);
   if (o.buffer == HCCC_IN_STAGE && b.p->in_place)
     return hccc_in_scratch(b, o.rank, HCCC_SCRATCH + o.slot);
-  return hccc_in_user(b, r.input, o.slot);
+  return hccc_in_user(b, r.input, o);
 }
 
 // Returns where micro-batch m of an operand begins.

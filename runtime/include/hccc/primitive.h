@@ -138,11 +138,23 @@ HCCC_FN void hccc_set_pointers(hccc_pointers<K, D>& pointers, const hccc_block& 
   pointers.offset = 0;
 }
 
+// Returns the length of the block of `sub`, which is a chunk of the collective if it is uneven.
+HCCC_FN long long hccc_block_length(const hccc_block& b, [[maybe_unused]] int sub) {
+#if HCCC_UNEVEN
+  if (b.p->blocks) {
+    const long long length = b.p->blocks[sub / HCCC_SUB];
+    return length < 0 ? 0 : length < b.p->count ? length : b.p->count;
+  }
+#endif
+  return b.p->count;
+}
+
 // Counts the elements in this channel's part of chunk `sub` of a block; the last parts may be
 // empty.
 HCCC_FN long long hccc_valid(const hccc_block& b, int sub) {
-  const long long first = (static_cast<long long>(sub) * HCCC_CHANNELS + b.channel) * b.p->part;
-  const long long left = b.p->count - first;
+  const long long index = HCCC_UNEVEN ? sub % HCCC_SUB : sub;
+  const long long first = (index * HCCC_CHANNELS + b.channel) * b.p->part;
+  const long long left = hccc_block_length(b, sub) - first;
   return left < 0 ? 0 : left < b.p->part ? left : b.p->part;
 }
 

@@ -20,7 +20,7 @@ HCCC_FN hccc_window_offset hccc_window_offset_of(const hccc_block& b, const hccc
     return {HCCC_WINDOW_SCRATCH, at * static_cast<long long>(sizeof(hccc_T))};
   }
   const hccc_notice& notice = *hccc_notice_from(b, b.rank, o.rank);
-  const long long elements = hccc_user_offset(b, o.slot) + batch;
+  const long long elements = hccc_user_offset(b, o) + batch;
   const long long at = elements * static_cast<long long>(sizeof(hccc_T));
   if (o.buffer == HCCC_OUTPUT) return {HCCC_WINDOW_USER + notice.output_window, notice.output + at};
   return {HCCC_WINDOW_USER + notice.input_window, notice.input + at};

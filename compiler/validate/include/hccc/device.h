@@ -22,6 +22,9 @@
 #ifndef HCCC_TOUCHES_PEERS
 #define HCCC_TOUCHES_PEERS 1
 #endif
+#ifndef HCCC_UNEVEN
+#define HCCC_UNEVEN 0
+#endif
 #ifndef HCCC_NETWORK
 #define HCCC_NETWORK 0
 #endif
@@ -34,7 +37,7 @@
 constexpr int hccc_constants[] = {
     HCCC_RANKS,         HCCC_SUB,     HCCC_CHANNELS, HCCC_BLOCKS, HCCC_FLAGS, HCCC_SCRATCH,
     HCCC_STAGE,         HCCC_QUEUES,  HCCC_SENDS,    HCCC_SLOTS,  HCCC_GRAIN, HCCC_THREADS,
-    HCCC_TOUCHES_PEERS, HCCC_NETWORK, HCCC_OPERANDS, HCCC_INLINE};
+    HCCC_TOUCHES_PEERS, HCCC_NETWORK, HCCC_UNEVEN,   HCCC_OPERANDS, HCCC_INLINE};
 
 #define HCCC_FN static inline __attribute__((unused))
 #define HCCC_UNROLL(n)
