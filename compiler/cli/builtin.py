@@ -12,14 +12,13 @@ from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
 from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, File
-from hccc.ir.op_type import NAMES as COLLECTIVES
+from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType
     from hccc.ir.program import Program
     from hccc.ir.topology import Topology
 
-_ANY = "allreduce"  # the collective of what serves several, where none is asked for
 _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 
 
@@ -28,7 +27,7 @@ _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 @click.option("--ranks", type=click.IntRange(2, 65_536), help="Without a cluster: how many.")
 @click.option("--gpus-per-node", type=click.IntRange(1), help="[default: all ranks]")
 @click.option("--cluster", type=ClusterFile(), metavar="FILE", help="The cluster to make it for.")
-@click.option("--collective", type=click.Choice(COLLECTIVES), help=_DEFAULT)
+@click.option("--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), help=_DEFAULT)
 @click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 def builtin(
@@ -53,7 +52,7 @@ def builtin(
     if name not in registry.BUILTINS:
         known = ", ".join(registry.BUILTINS)
         raise fail("E451", f"there is no built-in algorithm {name!r}", help=f"there are {known}")
-    op = _collective(registry.BUILTINS[name].ops, collective)
+    op, uneven = _collective(registry.BUILTINS[name].ops, collective)
     if output is not None and str(output) != "-":
         from hccc.base.files.writing import check_place
 
@@ -66,17 +65,22 @@ def builtin(
         tell("Making the program")
         from hccc.passes.verify import verify
 
-        program = verify(registry.make(name, t, op, root))
+        made = registry.make(name, t, op, root)
+        if uneven:
+            made = replace(
+                made, name=f"{made.name}v", collective=replace(made.collective, uneven=True)
+            )
+        program = verify(made)
     _write(program, _comments(name, program, t), output)
 
 
-def _collective(ops: tuple[OpType, ...], collective: str | None) -> OpType:
-    from hccc.ir.collective import PROGRAMMABLE
+def _collective(ops: tuple[OpType, ...], collective: str | None) -> tuple[OpType, bool]:
+    """Returns a collective, and whether its blocks have lengths of their own."""
+    from hccc.ir.collective import OpType, spelled
 
-    by_name = {op.value.lower(): op for op in PROGRAMMABLE}
-    if collective is not None:
-        return by_name[collective]
-    return by_name[_ANY] if by_name[_ANY] in ops else ops[0]
+    if collective is not None and (found := spelled(collective)):
+        return found
+    return OpType.ALLREDUCE if OpType.ALLREDUCE in ops else ops[0], False
 
 
 def _topology(ranks: int | None, gpus_per_node: int | None, cluster: Path | None) -> Topology:

@@ -92,6 +92,11 @@ if TYPE_CHECKING:
     help="Seconds a launch may wait, else HCCC_TIMEOUT; 0: for ever.",
 )
 @click.option(
+    "--skew",
+    type=click.Choice(["random", "zipf", "one", "empty"]),
+    help="Lengths of the blocks of an uneven collective; sizes are of the longest.",
+)
+@click.option(
     "--trace",
     type=File(),
     metavar="FILE",

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hccc.base.diagnostics import InternalError, fail
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective
 from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.plan import Plan

@@ -37,12 +37,10 @@ from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I8
 from hccc.ir.op_type import NAMES
 from hccc.ir.op_type import PROGRAMMABLE as PROGRAMMABLE
+from hccc.ir.op_type import UNEVEN as UNEVEN
 from hccc.ir.op_type import OpType as OpType
 
 REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
-UNEVEN = frozenset(
-    {OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.GATHER, OpType.SCATTER, OpType.ALLTOALL}
-)
 ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
 _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
 
@@ -64,7 +62,9 @@ def spelled(name: str) -> tuple[OpType, bool] | None:
 
 def spellings() -> list[str]:
     """Returns every spelling of `OpType=`."""
-    return [op.value for op in PROGRAMMABLE] + [f"{op.value}v" for op in PROGRAMMABLE if op in UNEVEN]
+    return [op.value for op in PROGRAMMABLE] + [
+        f"{op.value}v" for op in PROGRAMMABLE if op in UNEVEN
+    ]
 
 
 _SPELLED = {

@@ -24,8 +24,8 @@ SEND, RECEIVE = 0, 1
 class BlockTable:
     """The blocks of one call, in elements.
 
-    lengths: i8[collective.blocks]; places: i8[ranks, 2, ranks], where each block of the send (0) and
-    the receive buffer (1) begins; sizes: i8[ranks, 2], of the buffers.
+    lengths: i8[collective.blocks]; places: i8[ranks, 2, ranks], where each block of the send (0)
+    and the receive buffer (1) begins; sizes: i8[ranks, 2], of the buffers.
     """
 
     collective: Collective
@@ -98,7 +98,9 @@ class BlockTable:
         spans = [span for span in self.spans(rank, which) if span[2]]
         for block, first, length in sorted(spans, key=lambda span: span[1]):
             if first < 0 or first + length > room:
-                message = f"{self._said(block)}, {length} elements from {first}, is outside {buffer}"
+                message = (
+                    f"{self._said(block)}, {length} elements from {first}, is outside {buffer}"
+                )
                 raise fail("E421", message, help=f"it has {room} elements")
             if which == RECEIVE and first < end:
                 message = f"{self._said(before)} and {self._said(block)} overlap in {buffer}"
@@ -112,7 +114,9 @@ class BlockTable:
         sent, received = self.spans(rank, SEND), self.spans(rank, RECEIVE)
         for peer, (out, back) in enumerate(zip(sent, received, strict=True)):
             if out[1:] != back[1:]:
-                message = f"in place, rank {rank} sends {out[2]} elements from {out[1]} to rank {peer}"
+                message = (
+                    f"in place, rank {rank} sends {out[2]} elements from {out[1]} to rank {peer}"
+                )
                 message += f", and receives {back[2]} at {back[1]} from it"
                 raise fail("E421", message, help="give both one place and length")
 
@@ -152,7 +156,14 @@ def skewed(c: Collective, count: int, skew: str, seed: int = 0) -> I8:
     return lengths
 
 
-def placed(table: BlockTable, rank: int, which: int, even: NDArray[Any], count: int) -> NDArray[Any]:
+def table_of(c: Collective, count: int, skew: str) -> BlockTable | None:
+    """Returns the table of a call of `skewed` lengths; None for no skew."""
+    return BlockTable.of_rows(c, skewed(c, count, skew), count) if skew else None
+
+
+def placed(
+    table: BlockTable, rank: int, which: int, even: NDArray[Any], count: int
+) -> NDArray[Any]:
     """Returns a rank's buffer of the table, zeros between the blocks, with the beginnings of the
     blocks of `count` elements of `even`."""
     buffer = np.zeros(int(table.sizes[rank, which]), even.dtype)

@@ -23,9 +23,10 @@ from hccc.driver.outputs import kernels
 from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.collective import Collective
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
+from hccc.ir.uneven import table_of
 from hccc.launch.hosts import hosts_of
 from hccc.launch.processes import RankProcesses, shared_out
 from hccc.launch.remote import Shell
@@ -70,6 +71,7 @@ class RunOptions:
     rsh: str | None = None  # the remote shell's command
     remote_python: str | None = None  # the interpreter on the hosts
     trace: Path | None = None  # the file for the recordings of the kernels
+    skew: str | None = None  # of the lengths of an uneven collective's blocks; None: all are alike
 
     def __post_init__(self) -> None:
         if self.minbytes > self.maxbytes:
@@ -95,9 +97,28 @@ class RunOptions:
             self.iters,
             self.warmup_iters,
             self.checks > 0,
-            catalogue.modes,
+            self._modes(catalogue),
             catalogue.keeps_input,
+            self.skew or "",
         )
+
+    def _modes(self, catalogue: Catalogue) -> tuple[bool, ...]:
+        """Returns the values of "in place" to measure: one memory has no room for blocks of
+        Alltoallv that differ in length both ways."""
+        if self.skew and catalogue.collective.op is OpType.ALLTOALL:
+            return tuple(mode for mode in catalogue.modes if not mode)
+        return catalogue.modes
+
+    def check_lengths(self, c: Collective) -> None:
+        """Raises UserError E415 for skewed lengths of an even collective, E473 for an uneven one in
+        processes."""
+        if self.skew and not c.uneven:
+            message = f"--skew: the blocks of {c.name} are alike"
+            raise fail("E415", message, help='a program with OpType="Alltoallv", for example')
+        if c.uneven and (self.procs or self.hosts):
+            option = "--hosts" if self.hosts else "--procs"
+            message = f"{option}: communicators cannot call {c.name} yet"
+            raise fail("E473", message, help=f"leave {option} out: all ranks in this process")
 
     def network_of(self, catalogue: Catalogue) -> RankNetwork | None:
         """Returns the network between the ranks of `plan`, if one was asked for or is needed.
@@ -138,8 +159,10 @@ class RunOptions:
         n = len(hosts_of(self.hosts, n_ranks)) if self.hosts else 0
         return f"{said} on {n} host{'s' * (n > 1)}" if n else said
 
-    def request(self, dtype: str, op: str, count: int, in_place: bool) -> LaunchRequest:
-        """Returns the request of one launch."""
+    def request(
+        self, dtype: str, op: str, count: int, in_place: bool, c: Collective | None = None
+    ) -> LaunchRequest:
+        """Returns the request of one launch. c: the collective, whose blocks get their lengths."""
         return LaunchRequest(
             count,
             dtype,
@@ -150,6 +173,7 @@ class RunOptions:
             self.timeout,
             self.workers,
             trace=self.trace is not None,
+            blocks=table_of(c, count, self.skew or "") if c else None,
         )
 
 
@@ -166,6 +190,7 @@ def measure(
         UserError: the kernels cannot be built or launched, or a launch stood still.
     """
     plan, library = compiled.plan, compiled.catalogue
+    options.check_lengths(plan.collective)
     schedule = options.schedule(library)
     options = _windowed(library, options)
     network = options.network_of(library)
@@ -256,7 +281,7 @@ def _binder(
         built.build([options.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (
         lambda memory, count, in_place: bound(
-            built, options.request(dtype, op, count, in_place), memory
+            built, options.request(dtype, op, count, in_place, built.collective), memory
         )
     )
 

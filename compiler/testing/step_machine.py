@@ -81,7 +81,11 @@ class CallCut:
 
     def place(self, rank: int, which: int, block: int) -> int:
         """Returns where a block of the send (0) or the receive buffer (1) of `rank` begins."""
-        return block * self.count if self.blocks is None else int(self.blocks.places[rank, which, block])
+        return (
+            block * self.count
+            if self.blocks is None
+            else int(self.blocks.places[rank, which, block])
+        )
 
     def size(self, rank: int, which: int, blocks: int) -> int:
         """Returns the elements of a buffer of so many blocks."""

@@ -112,9 +112,9 @@ def launch(
     """Runs `plan` for a call of `count` elements a block; returns every rank's receive buffer,
     flat.
 
-    inputs: every rank's send buffer, (input blocks · count), copied; micro_batch: bytes; blocks: of an
-    uneven collective, whose sizes the buffers then have. Elements
-    that a custom collective leaves unwritten are 0. Otherwise like `execute`.
+    inputs: every rank's send buffer, (input blocks · count), copied; micro_batch: bytes; blocks: of
+    an uneven collective, whose sizes the buffers then have. Elements that a custom collective
+    leaves unwritten are 0. Otherwise like `execute`.
     """
     machine_cut = CallCut.of(plan, count, inputs[0].dtype.itemsize, micro_batch, blocks)
     machine, kept = machine_of(plan, inputs, op, in_place, machine_cut)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hccc.base.dtypes import BY_NAME
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.hashing import GOLDEN, mixed
+from hccc.ir.uneven import BlockTable
 from hccc.runtime.layout import DTYPES
 
 Array = NDArray[Any]
@@ -63,13 +64,15 @@ _BLOCK = 1 << 16  # elements at a time: what fits the cache
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The data of one launch. `count`: elements in a block; `seed`: differs between launches."""
+    """The data of one launch. `count`: elements in a block; `seed`: differs between launches;
+    `blocks`: of an uneven collective, each at its place in a buffer of blocks of `count`."""
 
     collective: Collective
     dtype: str
     op: str
     count: int
     seed: int = 0
+    blocks: BlockTable | None = None
 
     @property
     def numpy(self) -> np.dtype[Any]:

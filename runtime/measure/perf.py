@@ -20,6 +20,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.uneven import RECEIVE, table_of
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns
 from hccc.runtime.measure.patterns import Array, Expected, Pattern
@@ -164,6 +165,7 @@ class SizeSchedule:
     check: bool
     modes: tuple[bool, ...] = (False, True)  # the values of "in place" to measure
     keeps_input: bool = True  # whether send buffers must come out as they went in
+    skew: str = ""  # of the lengths of an uneven collective's blocks: `uneven.skewed`
 
     def sizes(self) -> Iterator[int]:
         """Lists the sizes, smallest first; always the smallest one."""
@@ -216,7 +218,7 @@ def measure_ranks(
     itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
     actual = count * itemsize * c.most_blocks()
-    pattern = Pattern(c, dtype, op, count)
+    pattern = Pattern(c, dtype, op, count, blocks=table_of(c, count, schedule.skew))
     halves = [
         _half(pattern, actual, schedule, make, in_place, timed)
         if in_place in schedule.modes
@@ -345,7 +347,12 @@ def wrong_at(
     image = memory.like()
     patterns.poison(image.slab)
     image.send[...] = patterns.inputs(p, rank) if keeps_input else memory.send
-    image.receive[...] = want.at(rank) if want else memory.receive
+    result = want.at(rank) if want else memory.receive
+    if p.blocks is None:
+        image.receive[...] = result
+    else:
+        for _, first, length in p.blocks.spans(rank, RECEIVE):
+            image.receive[first : first + length] = result[first : first + length]
     return patterns.wrong(memory.slab, image.slab)
 
 

@@ -11,8 +11,11 @@ import pytest
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver.compilation import compile_program, compile_text
 from hccc.driver.options import AUTO, Options
+from hccc.emit.targets import TARGETS
+from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir import plan_check, plan_json
 from hccc.ir.arrays import Csr
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.choices import Fusion
 from hccc.ir.collective import UNEVEN, Collective, OpType, block_count
 from hccc.ir.plan import Plan
@@ -25,7 +28,9 @@ from hccc.runtime.request import LaunchRequest
 from hccc.testing.grow import Choose, grow
 from hccc.testing.judge import PlanCall, drawn_call, expected_of, fault, inputs_of
 from hccc.testing.kernels import built
+from hccc.validate.validate import validate
 from tests.marks import LONG
+from tests.validate.conftest import emitted
 
 OPS = sorted(UNEVEN)
 PROGRAMS = 60 * LONG
@@ -139,7 +144,9 @@ def test_wrong_tables_are_refused_with_both_ends() -> None:
     ones = BlockTable.packed(c, np.ones(9, np.int64))
     places = ones.places.copy()
     places[2, RECEIVE, 1] = 0
-    with pytest.raises(UserError, match="from rank 0 to rank 2 and the block from rank 1 to rank 2"):
+    with pytest.raises(
+        UserError, match="from rank 0 to rank 2 and the block from rank 1 to rank 2"
+    ):
         replace(ones, places=places).check(10, False)
     places[2, RECEIVE, 1] = 3
     with pytest.raises(UserError, match="is outside the receive buffer of rank 2"):
@@ -153,3 +160,23 @@ def test_skewed_lengths_fit(skew: str) -> None:
     lengths = skewed(Collective(OpType.ALLTOALL, 4, 16, uneven=True), 100, skew)
     assert lengths.shape == (16,) and lengths.min() >= 0 and lengths.max() <= 100
     assert (lengths.max() == 100) == (skew in ("even", "zipf", "one")) or skew == "random"
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_texts_are_validated(op: OpType) -> None:
+    """All targets' texts take lengths by chunk; with another table of lengths they are refused."""
+    plan = drawn(Random(11), op)
+    files = emitted(plan)
+    assert validate(files, Catalogue.of(plan), TARGETS).primitives == len(plan)
+    lengths = f"#define HCCC_UNEVEN {plan.collective.blocks}"
+    for name, text in files.items():
+        if lengths.encode() in text:
+            wrong = {**files, name: text.replace(lengths.encode(), b"#define HCCC_UNEVEN 1")}
+            with pytest.raises(UserError):
+                validate(wrong, Catalogue.of(plan), TARGETS)
+
+
+def test_msccl_refuses() -> None:
+    plan = drawn(Random(2), OpType.ALLGATHER)
+    with pytest.raises(UserError, match="cannot say lengths"):
+        export_msccl(plan, XmlOptions())

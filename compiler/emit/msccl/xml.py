@@ -132,6 +132,8 @@ def _checked(
     if protocol not in PROTOCOLS:
         raise fail("E410", f"the protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
     c = plan.collective
+    if c.uneven:
+        raise fail("E522", f"the {d.name} dialect has no {c.name}: it cannot say lengths of blocks")
     if c.op not in d.collectives:
         known = ", ".join(dict.fromkeys(d.collectives.values()))
         raise fail("E522", f"the {d.name} dialect has no {c.op.value}; it has {known}")

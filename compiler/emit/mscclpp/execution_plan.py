@@ -68,6 +68,8 @@ def dumps(
 
 def _expressible(plan: Plan, in_place: bool, op: str) -> None:
     c = plan.collective
+    if c.uneven:
+        raise fail("E532", f"MSCCL++'s executor cannot do {c.name}: it has no lengths of blocks")
     if c.op not in COLLECTIVES:
         known = ", ".join(COLLECTIVES.values())
         raise fail(
