@@ -286,3 +286,18 @@ def test_a_plan_of_one_node_has_no_network(hccc: Hccc) -> None:
 def test_speeds_that_are_none(hccc: Hccc, speed: str) -> None:
     code, _, stderr = hccc("run", RING, "--network", speed)
     assert (code == 2 and "write 12.5GB/s,5us" in stderr) or "moves nothing" in stderr
+
+
+def test_blocks_of_lengths_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
+    """Elements past a block's length must stay as they were: they are compared, too."""
+    file = tmp_path / "a.rccl"
+    made = hccc("builtin", "direct", "--ranks", "3", "--collective", "alltoallv", "-o", file)
+    assert made[0] == 0
+    assert 'OpType="Alltoallv"' in file.read_text()
+    code, stdout, stderr = hccc("run", file, "--skew", "zipf", "-b", "1K", "-e", "8K", *SHORT)
+    assert code == 0, stderr
+    assert "0 OK" in stdout
+    code, _, stderr = hccc("run", RING, "--skew", "zipf")
+    assert code == 2 and "E415" in stderr
+    code, _, stderr = hccc("run", file, "--procs", "3")
+    assert code == 1 and "communicators cannot call Alltoallv yet" in stderr
