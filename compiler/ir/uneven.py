@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.hashing import GOLDEN, mixed
 
 SEND, RECEIVE = 0, 1
 
@@ -60,12 +59,6 @@ class BlockTable:
     def words(self) -> I8:
         """Returns the table as kernels read it."""
         return np.concatenate([self.lengths, self.places.ravel(), self.sizes.ravel()])
-
-    def digest(self) -> int:
-        """Returns a number that two tables are unlikely to share, not 0."""
-        words = self.words().astype(np.uint64)
-        at = np.arange(1, len(words) + 1, dtype=np.uint64) * GOLDEN
-        return int(mixed(np.array([mixed(words + at).sum()], np.uint64))[0]) | 1
 
     def spans(self, rank: int, which: int) -> list[tuple[int, int, int]]:
         """Returns (block, first element, length) of each block of a buffer."""
