@@ -76,7 +76,7 @@ def test_rivals_are_in_order_and_above_the_bound() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "op"), some([(case, op) for case in faults.FAULTS for op in faults.OPS], 8)
+    ("case", "op"), some([(case, op) for case in faults.FAULTS for op in faults.OPS], 13)
 )
 def test_every_fault_gives_a_proved_plan(case: str, op: str) -> None:
     """HeteCCL App. E's scenarios and others: verified, compiled, proved, above the bound."""

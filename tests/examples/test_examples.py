@@ -21,7 +21,7 @@ from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.lang.transfer import load as transfer
-from tests.marks import LONG, slow
+from tests.marks import LONG, slow, some
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
@@ -35,9 +35,17 @@ SPILLS = {"body": 128, "putting": 256, "kernel": 1024}
 COMPILED = ("hm_allreduce", "ring_allreduce", "direct_alltoall", "binomial_reduce")  # quickly
 
 example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
-compiled_example = pytest.mark.parametrize(
-    "path", [p if p.stem in COMPILED else slow(p) for p in EXAMPLES], ids=lambda p: p.stem
-)
+
+
+def on(new: str, old: str) -> pytest.MarkDecorator:
+    """Returns the cases of a compiler's test: each example for the newer architecture, every other
+    one for the older, whose bodies tests/runtime/test_gpu_compile.py compiles too."""
+    cases = [(p, new) if p.stem in COMPILED else slow(p, new) for p in EXAMPLES]
+    return pytest.mark.parametrize(
+        ("path", "arch"),
+        [*cases, *(slow(p, old) for p in some(EXAMPLES, 2))],
+        ids=lambda value: value if isinstance(value, str) else value.stem,
+    )
 
 
 def run(path: Path, *options: str) -> list[dict[str, Any]]:
@@ -116,9 +124,8 @@ def compiled(arguments: list[str], where: Path) -> str:
 
 
 @pytest.mark.quick(1)
-@compiled_example
+@on("sm_90", "sm_80")
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
 def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> None:
     kernels = emitted(path, tmp_path)
     (source,) = kernels.glob("*.cu")
@@ -152,9 +159,8 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
 
 
 @pytest.mark.quick(1)
-@compiled_example
+@on("gfx942", "gfx90a")
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
-@pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:
     kernels = emitted(path, tmp_path)
     (source,) = kernels.glob("*.hip")

@@ -193,14 +193,12 @@ def test_what_cannot_be_kept_ends_a_run_before_it_begins() -> None:
     assert isinstance(ended, compiled.Ended) and ended.late and ended.now == 0.0
 
 
-@pytest.mark.slow
-@law(always=10, slow=60)
+@law(60)
 def test_the_bound_holds_for_random_plans(data: st.DataObject) -> None:
     check_bound(*drawn(data))
 
 
-@pytest.mark.slow
-@law(always=15, slow=100)
+@law(100)
 def test_both_engines_do_the_same_with_random_plans(data: st.DataObject) -> None:
     check_alike(*drawn(data))
 

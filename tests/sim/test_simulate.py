@@ -39,16 +39,14 @@ COSTS = st.builds(
 SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-def law(always: int, slow: int) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """Makes a test over random programs on random clusters: `slow` examples with -m slow."""
+def law(examples: int) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Makes a slow test over so many random programs on random clusters."""
 
-    def decorate(body: Callable[..., None]) -> Callable[[int], None]:
-        @pytest.mark.parametrize(
-            "examples", [always, pytest.param(slow * LONG, marks=pytest.mark.slow)]
-        )
-        def test(examples: int) -> None:
+    def decorate(body: Callable[..., None]) -> Callable[[], None]:
+        @pytest.mark.slow
+        def test() -> None:
             at_length = settings(
-                max_examples=examples, deadline=None, suppress_health_check=SLOW_TO_GROW
+                max_examples=examples * LONG, deadline=None, suppress_health_check=SLOW_TO_GROW
             )
             at_length(given(st.data())(body))()
 
@@ -84,8 +82,7 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
     return machine, request
 
 
-@pytest.mark.slow
-@law(always=12, slow=60)
+@law(60)
 def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     machine, request = drawn(data)
     try:
@@ -108,8 +105,7 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     np.testing.assert_allclose(got.end, ends, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
-@law(always=12, slow=60)
+@law(60)
 def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObject) -> None:
     """Executed in the order of the simulated ends, a plan gives the collective's result."""
     machine, request = drawn(data)
@@ -131,8 +127,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObj
     assert (np.diff(got.end[path]) >= -1e-6).all()
 
 
-@pytest.mark.slow
-@law(always=8, slow=60)
+@law(60)
 def test_proxies_carry_everything_once_and_in_order(data: st.DataObject) -> None:
     """Every transfer of every micro-batch, pair by pair; every byte crosses its pair's links."""
     machine, request = drawn(data)
