@@ -264,7 +264,7 @@ def test_a_rank_of_this_host_is_stopped(mesh: Path) -> None:
         stderr = run.process.communicate(timeout=60)[1]
         assert run.process.returncode == 1 and stderr.count("error[") == 1
         assert "rank 1 stands still" in stderr or "rank 1 has not been heard of" in stderr, stderr
-        assert time.monotonic() - since < 3 + 7
+        assert time.monotonic() - since < 25  # the deadline without HCCC_TIMEOUT is 30 s
         run.nothing_is_left()
 
 
