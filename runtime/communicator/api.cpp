@@ -73,7 +73,7 @@ HCCC_API const char *hcccGetErrorString(hcccResult_t result) {
     case hcccInvalidUsage: return "ranks call different things, or no library fits";
     case hcccRemoteError: return "another rank is gone, or gave up";
     case hcccInProgress: return "not yet done";
-    case hcccTimeout: return "a rank did not come, or did not go on, in time";
+    case hcccTimeout: return "timed out: a rank did not come, or did not go on";
     case hcccAborted: return "the communicator was aborted";
   }
   return "unknown result";

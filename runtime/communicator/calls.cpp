@@ -182,8 +182,8 @@ bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place
     if (running_ || done_ != at) since = Clock::now(), at = done_;
     const std::chrono::duration<double> waited = Clock::now() - since;
     if (place.settings.timeout_s > 0 && waited.count() > place.settings.timeout_s)
-      of_.abort(hcccTimeout, text_of("rank %d: no stream has come to an earlier call for %g s", of_.rank(),
-                                    place.settings.timeout_s));
+      of_.abort(hcccTimeout, text_of("timed out after %g s: rank %d: no stream has come to an earlier call",
+                                    place.settings.timeout_s, of_.rank()));
   }
   return !abandoned_;
 }

@@ -541,7 +541,7 @@ Error Communicator::reason_of(const Called &called) {
     const bool other = fault.kind == HCCC_OTHER_CALL;
     const bool late = fault.kind >= HCCC_WAIT_FLAG && fault.kind <= HCCC_WAIT_PROXY;
     std::string text = description(called) + ": ";
-    if (late) text += text_of("not done within %g s: ", timeout_);
+    if (late) text += text_of("timed out after %g s: ", timeout_);
     const std::string who = late ? monitor_->describe_late(called) : "";
     if (!who.empty()) text += who + "; ";
     text += description(fault);

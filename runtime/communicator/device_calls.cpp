@@ -39,8 +39,8 @@ void Communicator::share_with_peers(const void *at, size_t bytes, const std::str
       if (host_->near(r) && host_->control(r).maps.load() == static_cast<uint32_t>(rank_ + 1))
         who += text_of("%srank %d", who.empty() ? "" : ", ", r);
     const std::string why = who.empty() ? "not all ranks have mapped its buffers"
-                                        : who + " could not map its buffers, beside a kernel that runs there,";
-    fail(hcccTimeout, what + text_of(": %s within %g s", why.c_str(), timeout_));
+                                        : who + " could not map its buffers, beside a kernel that runs there";
+    fail(hcccTimeout, what + text_of(": timed out after %g s: %s", timeout_, why.c_str()));
   });
 }
 

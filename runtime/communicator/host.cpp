@@ -27,7 +27,7 @@ constexpr size_t HEAP_ADDRESSES = size_t{1} << 46;
                             : error.code == HCCC_BOOTSTRAP_REFUSED      ? hcccInvalidUsage
                             : error.code == HCCC_BOOTSTRAP_BAD_ARGUMENT ? hcccInvalidArgument
                                                                         : hcccSystemError;
-  throw Error(code, error.message);
+  throw Error(code, (code == hcccTimeout ? "timed out: " : "") + std::string(error.message));
 }
 
 Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const TimeLeft &left)
@@ -112,7 +112,7 @@ void Host::exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &lef
       throw Error(hcccRemoteError, text_of("rank %d is gone before all had met", rank));
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (timeout_s > 0 && waited.count() > timeout_s)
-      throw Error(hcccTimeout, text_of("flags of all ranks were not mapped within %g s", timeout_s));
+      throw Error(hcccTimeout, text_of("timed out after %g s: flags of all ranks were not mapped", timeout_s));
     return true;
   });
 }

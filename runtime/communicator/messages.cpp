@@ -412,7 +412,7 @@ void Messages::expire(const Message &first, double timeout_s, const std::string 
   if (who.empty()) who = "no rank stands still";
   const std::string more = open_ > 1 ? text_of(", and %zu more of its group are not done", open_ - 1) : "";
   throw Error(hcccTimeout,
-              text_of("not done within %g s: ", timeout_s) + description(first, rank_) + more + "; " + who);
+              text_of("timed out after %g s: ", timeout_s) + description(first, rank_) + more + "; " + who);
 }
 
 }  // namespace hccc

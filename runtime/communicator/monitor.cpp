@@ -236,7 +236,7 @@ void Monitor::check_deadline() {
   if (who.empty() && waited < limit + GRACE_S) return;
   if (who.empty()) who = "no rank stands still or is behind";
   if (running.load(std::memory_order_acquire) != number) return;
-  const std::string text = text_of("not done within %g s: ", limit) + who + "; rank " +
+  const std::string text = text_of("timed out after %g s: ", limit) + who + "; rank " +
                            std::to_string(rank_) + " calls " + description(own);
   if (failure_.set(hcccTimeout, text)) notify(hcccTimeout, text);
 }

@@ -15,7 +15,6 @@ from typing import Any
 
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
-from hccc.runtime.communicator.errors import Result
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.torch.installed import torch
 from hccc.runtime.torch.kernels import Finder, additions
@@ -32,8 +31,7 @@ Tensors = Sequence[Any]
 
 
 def _raised(error: CommunicatorError) -> Exception:
-    late = "timed out: " if error.result is Result.TIMEOUT else ""
-    made: Exception = dist.DistBackendError(f"hccc: {late}{error.text}")
+    made: Exception = dist.DistBackendError(f"hccc: {error.text}")
     return made
 
 

@@ -55,9 +55,7 @@ inline Library &library() {
 // Throws DistBackendError with hccc's text for anything but success.
 inline void check(hcccResult_t result) {
   if (result == hcccSuccess) return;
-  std::string text = library().hcccGetLastError(nullptr);
-  if (result == hcccTimeout) text = "timed out: " + text;
-  C10_THROW_ERROR(DistBackendError, "hccc: " + text);
+  C10_THROW_ERROR(DistBackendError, std::string("hccc: ") + library().hcccGetLastError(nullptr));
 }
 
 inline void check_device(hcccrtError_t error) {

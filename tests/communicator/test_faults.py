@@ -19,6 +19,7 @@ from hccc.base.building.build import build_alone
 from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.rank import unique_id
 from hccc.runtime.communicator.runtime_library import build
 from tests.communicator.conftest import Library
 from tests.communicator.world import Lost, loaded, start
@@ -70,7 +71,8 @@ WRONGS: dict[str, tuple[Callable[[Communicator, Any], None], Result, str]] = {
     "stall": (
         _stall,
         Result.TIMEOUT,
-        "rank 1 has not started the call: its last was Allreduce of 50000 float32 (sum) in place",
+        "timed out after 2 s: rank 1 has not started the call: "
+        "its last was Allreduce of 50000 float32 (sum) in place",
     ),
     "count": (_other_count, Result.INVALID_USAGE, "rank 1 calls Allreduce of 100 float32"),
     "operation": (_other_operation, Result.INVALID_USAGE, "float32 (max)"),
@@ -116,6 +118,13 @@ def test_every_rank_is_told(sums: Path, how: str) -> None:
         assert lost.seconds < 4
     if how in ("count", "operation", "type"):
         assert isinstance(found[VICTIM], Lost) and found[VICTIM].result is Result.INVALID_USAGE
+
+
+def test_a_rank_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCCC_TIMEOUT", "0.3")
+    with pytest.raises(CommunicatorError, match="timed out: rank 1 of 2 did not come") as error:
+        Communicator.join(unique_id(), 2, 0)
+    assert error.value.result is Result.TIMEOUT
 
 
 def without_room(communicator: Communicator, place: Path) -> Any:

@@ -300,7 +300,7 @@ def ends(c: Communicator, how: str) -> Any:
     [
         ("die", Result.REMOTE_ERROR, "rank 1 is gone"),
         slow("leave", Result.INVALID_USAGE, "rank 1 has left the communicator; rank 0 sends"),
-        slow("late", Result.TIMEOUT, "not done within 2 s: rank 0 receives up to 100000 float32"),
+        slow("late", Result.TIMEOUT, "rank 0 receives up to 100000 float32 with tag 5 from rank 1"),
     ],
 )
 def test_a_rank_that_does_not_come_is_told(how: str, result: Result, text: str) -> None:
@@ -310,6 +310,7 @@ def test_a_rank_that_does_not_come_is_told(how: str, result: Result, text: str) 
         lost = found[rank]
         assert isinstance(lost, Lost) and lost.seconds < 4.5, lost
         assert lost.result is result, lost.text
+        assert how != "late" or "timed out after 2 s" in lost.text, lost.text
     assert any(text in found[rank].text for rank in (0, 2)), found
 
 

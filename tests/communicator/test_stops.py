@@ -81,7 +81,7 @@ def check(found: Mapping[int, Any], said: str) -> None:
     """Checks that all survivors timed out in time, and named the same ranks."""
     for rank, one in found.items():
         assert isinstance(one, Lost) and one.result is Result.TIMEOUT, (rank, one)
-        assert said in one.text, (rank, one.text)
+        assert "timed out" in one.text and said in one.text, (rank, one.text)
         assert one.seconds < DEADLINE_S + MORE_S, (rank, one)
 
 

@@ -365,7 +365,8 @@ def test_functions_of_a_graph_live_as_long_as_its_launches() -> None:
 def test_a_stream_that_does_not_come_to_a_call(sums: Path) -> None:
     found = start(RANKS, stalled, sums, environment={"HCCC_TIMEOUT": "1.5"}).outcomes()
     for lost in found.values():
-        assert isinstance(lost, Lost) and lost.result is Result.TIMEOUT and "rank 1" in lost.text
+        assert isinstance(lost, Lost) and lost.result is Result.TIMEOUT
+        assert "timed out" in lost.text and "rank 1" in lost.text
         assert lost.seconds < 4
 
 
