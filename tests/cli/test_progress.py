@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,15 +65,18 @@ def test_what_is_done_once_is_told_as_such() -> None:
 def test_lines_go_to_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    err = io.StringIO()  # capsys may lose what another thread prints while it is read
+    monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setenv(progress.OFF, "")
     for name in ("PATIENCE", "LOOK"):
         monkeypatch.setattr(progress, name, 0.0)
+    until = time.monotonic() + 60
     with progress.progress():
         tell("Scheduling")
         note("Compiling loops, once")
-        while "once" not in (err := capsys.readouterr().err):
-            pass
-    assert "hccc: Scheduling … (compiling loops, once)\n" in err
+        while "once)\n" not in err.getvalue():
+            assert time.monotonic() < until, err.getvalue()
+    assert "hccc: Scheduling … (compiling loops, once)\n" in err.getvalue()
     assert capsys.readouterr().out == ""
 
 
