@@ -78,7 +78,7 @@ def descriptors(communicator: Communicator) -> list[int]:
         found = []
         for _ in range(10):  # the thread of a rendezvous ends a little later
             found.append(len(os.listdir("/proc/self/fd")))
-            time.sleep(0.05)
+            time.sleep(0.02)
         return min(found)
 
     counts = [count()]

@@ -77,6 +77,7 @@ def test_every_length_between_processes(reads: str) -> None:
     assert run(2, all_sizes, SIZES, environment={"HCCC_PEER_READS": reads}) == [True] * 2
 
 
+@pytest.mark.slow
 def test_every_length_between_threads() -> None:
     assert in_threads(4, all_sizes, SIZES[:-1]) == [True] * 4
 

@@ -60,6 +60,7 @@ def test_random_programs_of_random_lengths_end_with_what_the_collective_says() -
         assert fault(plan, drawn_call(plan, chooser(rng))) is None, seed
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("op", OPS)
 def test_every_wait_that_is_deleted_is_told(op: OpType) -> None:
     """By the check of the plan, a proof, or the reference executor."""
@@ -103,6 +104,7 @@ def test_a_plan_keeps_the_collective_in_its_file() -> None:
     assert plan_json.loads(text).collective == plan.collective
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("op", OPS)
 def test_compiled_kernels_move_blocks_of_any_length(op: OpType) -> None:
     """Out of place and in place, with gaps between blocks that must stay as they were."""
@@ -162,6 +164,7 @@ def test_skewed_lengths_fit(skew: str) -> None:
     assert (lengths.max() == 100) == (skew in ("even", "zipf", "one")) or skew == "random"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("op", OPS)
 def test_texts_are_validated(op: OpType) -> None:
     """All targets' texts take lengths by chunk; with another table of lengths they are refused."""
