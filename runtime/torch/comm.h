@@ -146,7 +146,6 @@ class Comm {
 
   // Makes sends and receives, which go on together.
   void exchange(const std::vector<Message> &messages) {
-#ifdef HCCC_ANY_SOURCE
     if (messages.empty()) return;
     std::vector<hcccStatus_t> states(messages.size());
     check(library().hcccGroupStart());
@@ -162,9 +161,6 @@ class Comm {
     check(library().hcccGroupEnd());
     for (size_t k = 0; k < messages.size(); ++k)
       if (messages[k].source) *messages[k].source = states[k].source;
-#else
-    TORCH_CHECK(messages.empty(), "hccc: this version has no send and receive");
-#endif
   }
 
   // Makes the communicator of some of the ranks; null where color is none.
