@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,14 +63,7 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
         if threading.current_thread() is not threading.main_thread():
             return function(*args, **kwargs)
         work = _Work(lambda: function(*args, **kwargs))
-        thread = threading.Thread(target=work.run, name=function.__name__, daemon=True)
-        try:
-            thread.start()
-            while not work.done.wait(LOOK):
-                pass
-        except BaseException:
-            _stop(thread)
-            raise
+        _run([threading.Thread(target=work.run, name=function.__name__, daemon=True)], [work])
         return work.result()
 
     return call
@@ -116,15 +109,9 @@ def at_once(compute: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
     threads = [threading.Thread(target=run_waiting, daemon=True) for _ in range(count)]
     try:
-        for thread in threads:
-            thread.start()
-        for work in works:
-            while not work.done.wait(LOOK):
-                pass
+        _run(threads, works)
     except BaseException:
         stopped.set()
-        for thread in threads:
-            _stop(thread)
         raise
     return [work.result() for work in works]
 
@@ -133,6 +120,24 @@ def left_running() -> bool:
     """Tells whether an interrupted computation still runs: the interpreter must not wait for its
     end."""
     return any(thread.is_alive() for thread in _left)
+
+
+def _run(threads: Sequence[threading.Thread], works: Sequence[_Work[Any]]) -> None:
+    """Starts `threads` and waits until all `works` are done; an interrupt stops the threads."""
+    try:
+        for thread in threads:
+            thread.start()
+        for work in works:
+            while not work.done.wait(LOOK):
+                pass
+    except BaseException as error:
+        for thread in threads:
+            _stop(thread)
+        # An interrupt while a condition takes its lock again ends as the RuntimeError of a lock
+        # that is released though it is not held.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
 
 
 def _stop(thread: threading.Thread) -> None:
