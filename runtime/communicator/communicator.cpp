@@ -56,6 +56,14 @@ uint64_t signature_of(const Called &called, uint64_t digest, long long micro_bat
   return hash ? hash : 1;
 }
 
+hccc_call call_of(size_t count, bool in_place, long long micro_batch_bytes) {
+  hccc_call call = HCCC_CALL_INIT;
+  call.count = static_cast<long long>(count);
+  call.in_place = in_place;
+  call.micro_batch_bytes = micro_batch_bytes;
+  return call;
+}
+
 // Returns whether some ranks may make a launch in place and others out of place: one plan then serves
 // both in the same way, and stages nothing. Primitives of such a plan that depend on the place copy
 // within one rank, and only that rank's memory lies in another way, so each rank's is proved.
@@ -363,10 +371,7 @@ bool Communicator::reaches(const char *at, size_t bytes) const {
 void Communicator::check_plan(const Wanted &wanted, const hccc_library &library, bool in_place,
                               const Settings &settings) const {
   const int size = bytes_of_type(wanted.type);
-  hccc_call call = HCCC_CALL_INIT;
-  call.count = static_cast<long long>(wanted.count);
-  call.in_place = in_place;
-  call.micro_batch_bytes = settings.micro_batch_bytes;
+  hccc_call call = call_of(wanted.count, in_place, settings.micro_batch_bytes);
   const size_t slice = slice_of(static_cast<size_t>(size), most_blocks(library));
   if (!network_ && !gpu_) call.count = std::min(call.count, static_cast<long long>(slice));
   const hccc_range *range = hccc_range_of(library.catalogue, &call, size);
@@ -393,10 +398,11 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
   publish(host_->control(rank_), called);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
-  if (!called.count) return;
   Running running(*monitor_, called.number, timeout_);
+  const Agreed agreed = agree(prepared, called);
+  if (!called.count) return;
   try {
-    perform(prepared, called, wanted.stream);
+    perform(prepared, agreed, called, wanted.stream);
     running.launched = gpu_ != nullptr;
   } catch (const Error &error) {  // other ranks wait for this one
     if (failure_.code() != hcccSuccess) throw;
@@ -406,24 +412,63 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   }
 }
 
-void Communicator::perform(const Prepared &prepared, const Called &called, void *stream) {
+// Tells all ranks of this host's memory what this rank calls, and hears it of them, before a byte
+// moves. On a GPU, and between hosts, ranks hear it of their neighbours, in the kernel.
+//
+// O(ranks), some 0.1 us each, of a wait that a call begins with anyhow. Throws Error where a rank makes
+// another call: at every rank, and nothing is lost.
+Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called &called) {
+  Agreed found = {prepared.copied, !called.in_place};
+  if (network_ || gpu_) return found;
+  const uint64_t turn = ++agreements_;
+  const auto offer_of = [&](int rank) -> Offer & { return host_->control(rank).offers[turn % 2]; };
+  store(offer_of(rank_).called, called);
+  offer_of(rank_).turn.store(turn << 1 | prepared.copied, std::memory_order_release);
+  const unsigned long long start = hccc_clock();
+  for (int r = 0; r < n_ranks_; ++r) {
+    const Offer &offer = offer_of(r);
+    hccc_backoff backoff = {oversubscribed_, 0};
+    uint64_t there = offer.turn.load(std::memory_order_acquire);
+    while (there >> 1 < turn) {
+      if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
+      hccc_back_off(backoff);
+      hccc_sleep_for_part(hccc_clock() - start);
+      there = offer.turn.load(std::memory_order_acquire);
+    }
+    const Called other = hccc::load(offer.called);
+    // A rank whose turn is a later one has been refused this call, and does not make it.
+    if (there >> 1 != turn || other.signature != called.signature)
+      throw Error(hcccInvalidUsage, difference(r, other, called));
+    found.copied |= there & 1, found.out_of_place |= !other.in_place;
+  }
+  return found;
+}
+
+// Says what this rank and another call, at the same time.
+std::string Communicator::difference(int rank, const Called &other, const Called &called) const {
+  return text_of("rank %d calls ", rank) + description(other) + text_of("; rank %d calls ", rank_) + description(called);
+}
+
+void Communicator::perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream) {
   const hccc_library &library = prepared.library->description();
   const bool copies = library.touches_peers;
   const auto reaches = [&](const char *at, size_t bytes) { return !copies || this->reaches(at, bytes); };
-  Buffers buffers = prepared.buffers;
-  if (prepared.apart)
-    buffers = gpu_ ? gpu_->apart(buffers, static_cast<hcccrtStream_t>(stream)) : staging_.apart(host_->heap(), buffers);
-  bool copied = prepared.copied;
-  if (prepared.apart)
-    copied = !reaches(buffers.send, buffers.send_bytes) || !reaches(buffers.receive, buffers.receive_bytes);
-  if (copied)
-    HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", library.name);
-  if (gpu_) return launch(*prepared.library, called, buffers, reaches, stream);
   const size_t size = static_cast<size_t>(bytes_of_type(called.type)), all = static_cast<size_t>(called.count);
   const int most = most_blocks(library);
   size_t step = all;
-  if (all * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && any_copied(copied, called))
+  if (all * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && !gpu_ && agreed.copied)
     step = slice_of(size, most);
+  bool apart = prepared.apart;
+  if (called.in_place && agreed.out_of_place)
+    for (const size_t count : {step, all % step})
+      if (count && !serves_both(*library.catalogue, call_of(count, true, micro_batch_bytes_), static_cast<int>(size)))
+        apart = true;
+  Buffers buffers = prepared.buffers;
+  if (apart)
+    buffers = gpu_ ? gpu_->apart(buffers, static_cast<hcccrtStream_t>(stream)) : staging_.apart(host_->heap(), buffers);
+  if (copies && (!reaches(buffers.send, buffers.send_bytes) || !reaches(buffers.receive, buffers.receive_bytes)))
+    HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", library.name);
+  if (gpu_) return launch(*prepared.library, called, buffers, reaches, stream);
   for (size_t at = 0; at < all; at += step) {
     const size_t count = std::min(step, all - at);
     const Cut cut = {at * size, count * size, all * size, library.input_blocks(role(turn_)),
@@ -435,27 +480,6 @@ void Communicator::perform(const Prepared &prepared, const Called &called, void 
   }
 }
 
-// Returns whether any rank's buffers are copied: all ranks then cut the call into slices whose
-// copies stay in a cache. An exchange that only long calls make: it takes some µs.
-bool Communicator::any_copied(bool own, const Called &called) {
-  const uint64_t turn = ++long_calls_;
-  const size_t slot = turn % 2;  // no rank is more than one such call ahead of another
-  host_->control(rank_).kinds[slot].store(turn << 1 | own, std::memory_order_release);
-  bool found = own;
-  const unsigned long long start = hccc_clock();
-  for (int r = 0; r < n_ranks_; ++r) {
-    const std::atomic<uint64_t> &kind = host_->control(r).kinds[slot];
-    hccc_backoff backoff = {oversubscribed_, 0};
-    while (kind.load(std::memory_order_acquire) >> 1 < turn) {
-      if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
-      hccc_back_off(backoff);
-      hccc_sleep_for_part(hccc_clock() - start);
-    }
-    found = found || (kind.load(std::memory_order_acquire) & 1);
-  }
-  return found;
-}
-
 // Runs elements [at, at + count) of a call.
 void Communicator::run(const Library &library, const Called &called, const Staged &staged, size_t at,
                        size_t count, void *stream) {
@@ -463,12 +487,10 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   if (network_) network_->wake();
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
                             network_ ? network_->proxy_ring() : nullptr};
-  hccc_call call = HCCC_CALL_INIT;
-  call.count = static_cast<long long>(count);
+  hccc_call call = call_of(count, staged.used.in_place, micro_batch_bytes_);
   // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself.
   call.timeout_s = call.join_timeout_s = gpu_ ? timeout_ : 0;
-  call.in_place = staged.used.in_place;
-  call.micro_batch_bytes = micro_batch_bytes_, call.window = window_;
+  call.window = window_;
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);
   const bool both = serves_both(*of.catalogue, call, size);
@@ -546,9 +568,7 @@ Error Communicator::reason_of(const Called &called) {
     if (!who.empty()) text += who + "; ";
     text += description(fault);
     if (late) text += describe_mapping();
-    if (other && host_->near(fault.flag))
-      text = text_of("rank %d calls ", fault.flag) + description(called_by(host_->control(fault.flag))) +
-             text_of("; rank %d calls ", rank_) + description(called);
+    if (other && host_->near(fault.flag)) text = difference(fault.flag, called_by(host_->control(fault.flag)), called);
     const hcccResult_t code = other ? hcccInvalidUsage : late ? hcccTimeout : hcccInternalError;
     if (failure_.set(code, text)) {
       monitor_->notify(code, text);

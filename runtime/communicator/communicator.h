@@ -92,6 +92,11 @@ class Communicator {
     int turn;  // by which the library's ranks are renumbered
   };
 
+  // Whether any rank copies a buffer of a call, or makes it out of place.
+  struct Agreed {
+    bool copied, out_of_place;
+  };
+
   void set_up(const TimeLeft &left);
   void load(const std::string &path, bool standard, double timeout_s);
   bool makes(const Wanted &wanted) const;
@@ -102,10 +107,10 @@ class Communicator {
   bool reaches(const char *at, size_t bytes) const;
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;
   void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
-  void perform(const Prepared &prepared, const Called &called, void *stream);
+  void perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
-  bool any_copied(bool own, const Called &called);
+  Agreed agree(const Prepared &prepared, const Called &called);
   void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,
            void *stream);
   void launch(const Library &library, const Called &called, const Buffers &buffers,
@@ -116,6 +121,7 @@ class Communicator {
   void share_with_peers(const void *at, size_t bytes, const std::string &what, unsigned long long since);
   std::string describe_mapping() const;
   [[noreturn]] void fail(hcccResult_t code, const std::string &text);
+  std::string difference(int rank, const Called &other, const Called &called) const;
   Error reason_of(const Called &called);
   [[noreturn]] void throw_reason(const Called &called) { throw reason_of(called); }
 
@@ -136,7 +142,7 @@ class Communicator {
   mutable std::mutex capturing_;           // of the next
   std::set<const void *> captured_;        // buffers of calls in graphs
   mutable std::mutex loading_;  // libraries_ changes; taken after calling_
-  uint64_t number_ = 0, long_calls_ = 0;
+  uint64_t number_ = 0, agreements_ = 0;
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call

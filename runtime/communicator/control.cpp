@@ -5,13 +5,26 @@
 
 namespace hccc {
 
+void store(CalledWords &words, const Called &called) {
+  uint64_t plain[CALLED_WORDS];
+  memcpy(plain, &called, sizeof called);
+  for (size_t k = 0; k < CALLED_WORDS; ++k) words[k].store(plain[k], std::memory_order_relaxed);
+}
+
+Called load(const CalledWords &words) {
+  uint64_t plain[CALLED_WORDS];
+  for (size_t k = 0; k < CALLED_WORDS; ++k) plain[k] = words[k].load(std::memory_order_relaxed);
+  Called found;
+  memcpy(&found, plain, sizeof found);
+  found.collective[sizeof found.collective - 1] = found.library[sizeof found.library - 1] = '\0';
+  return found;
+}
+
 void publish(Control &control, const Called &called) {
   const uint32_t turn = control.turn.load(std::memory_order_relaxed);
   control.turn.store(turn + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  uint64_t words[CALLED_WORDS];
-  memcpy(words, &called, sizeof called);
-  for (size_t k = 0; k < CALLED_WORDS; ++k) control.called[k].store(words[k], std::memory_order_relaxed);
+  store(control.called, called);
   control.turn.store(turn + 2, std::memory_order_release);
 }
 
@@ -19,13 +32,10 @@ Called called_by(const Control &control) {
   Called found;
   for (int tries = 0; tries < 1000; ++tries) {
     const uint32_t before = control.turn.load(std::memory_order_acquire);
-    uint64_t words[CALLED_WORDS];
-    for (size_t k = 0; k < CALLED_WORDS; ++k) words[k] = control.called[k].load(std::memory_order_relaxed);
-    memcpy(&found, words, sizeof found);
+    found = load(control.called);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 == 0 && control.turn.load(std::memory_order_relaxed) == before) break;
   }
-  found.collective[sizeof found.collective - 1] = found.library[sizeof found.library - 1] = '\0';
   return found;
 }
 

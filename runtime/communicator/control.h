@@ -22,6 +22,16 @@ struct Called {
 constexpr size_t CALLED_WORDS = sizeof(Called) / sizeof(uint64_t);
 static_assert(sizeof(Called) % sizeof(uint64_t) == 0, "whole words");
 
+// A Called that others may read while it is written.
+using CalledWords = std::atomic<uint64_t>[CALLED_WORDS];
+
+// What a rank calls, for the agreement on a call before a byte of it moves. There are two: no rank
+// is more than one call ahead of another.
+struct Offer {
+  std::atomic<uint64_t> turn;  // counts agreements, times 2; 1: some buffer is copied; the rest is written
+  CalledWords called;
+};
+
 enum class Standing : uint32_t { JOINED = 0, LEFT = 1 };  // LEFT: it has destroyed its communicator
 
 // Why a rank's communicator is lost, for the others of its host.
@@ -37,8 +47,8 @@ struct Control {
   std::atomic<uint32_t> turn;  // odd while `called` is written
   std::atomic<Standing> standing;
   std::atomic<uint32_t> beat;  // grows while the rank's monitor runs
-  std::atomic<uint64_t> called[CALLED_WORDS];  // a Called, which is read while it may be written
-  std::atomic<uint64_t> kinds[2];  // of calls that may be cut: number, and whether this rank copies
+  CalledWords called;
+  Offer offers[2];
   std::atomic<uint64_t> waits;       // for a send or receive: a packed one; 0: for none
   std::atomic<uint64_t> waits_count;  // its elements
   std::atomic<uint32_t> mapped[MOST_WINDOWS];  // peers that have mapped each piece of device memory
@@ -53,5 +63,7 @@ static_assert(sizeof(Control) <= 64 << 10, "a page of any machine");
 void publish(Control &control, const Called &called);
 // Reads the current call of a rank. Retries while it is written; the last try is taken as it is.
 Called called_by(const Control &control);
+void store(CalledWords &words, const Called &called);
+Called load(const CalledWords &words);
 
 }  // namespace hccc

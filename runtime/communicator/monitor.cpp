@@ -192,7 +192,7 @@ void Monitor::handle_departure(int rank, bool orderly) {
                                         host_.process(rank)));
 }
 
-// Finds ranks that make another call than this one, or have left.
+// Finds ranks that have left, or make another call than this one, where ranks do not agree on calls.
 void Monitor::compare_calls() {
   const Called own = called_by(host_.control(rank_));
   for (int r = 0; r < host_.n_ranks(); ++r) {
@@ -204,7 +204,7 @@ void Monitor::compare_calls() {
     std::string why;
     if (left && other.number < own.number)
       why = text_of("rank %d has left the communicator; its last call was ", r) + description(other);
-    else if (other.number == own.number && other.signature != own.signature)
+    else if ((several_hosts_ || host_.on_gpu()) && other.number == own.number && other.signature != own.signature)
       why = text_of("rank %d calls ", r) + description(other);
     else
       continue;

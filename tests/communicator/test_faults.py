@@ -50,6 +50,14 @@ def _stall(c: Communicator, x: Any) -> None:
     time.sleep(4)
 
 
+def _sum(c: Communicator, x: Any) -> None:
+    c.all_reduce(x)
+
+
+def _nothing(c: Communicator, x: Any) -> None:
+    c.all_reduce(x[:0])
+
+
 def _other_count(c: Communicator, x: Any) -> None:
     c.all_reduce(x[:100])
 
@@ -74,9 +82,6 @@ WRONGS: dict[str, tuple[Callable[[Communicator, Any], None], Result, str]] = {
         "timed out after 2 s: rank 1 has not started the call: "
         "its last was Allreduce of 50000 float32 (sum) in place",
     ),
-    "count": (_other_count, Result.INVALID_USAGE, "rank 1 calls Allreduce of 100 float32"),
-    "operation": (_other_operation, Result.INVALID_USAGE, "float32 (max)"),
-    "type": (_other_type, Result.INVALID_USAGE, "int32"),
 }
 SILENT = {"die", "exit"}
 
@@ -102,7 +107,7 @@ def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
     raise AssertionError("nobody was told")
 
 
-QUICK = {"die", "count"}
+QUICK = {"die"}
 
 
 @pytest.mark.parametrize("how", [how if how in QUICK else slow(how) for how in WRONGS])
@@ -116,8 +121,33 @@ def test_every_rank_is_told(sums: Path, how: str) -> None:
         # Others may notice a death before they make the call, or in the one before.
         assert f"call {BEFORE + 1}" in lost.text or how in {"abort", *SILENT}, lost.text
         assert lost.seconds < 4
-    if how in ("count", "operation", "type"):
-        assert isinstance(found[VICTIM], Lost) and found[VICTIM].result is Result.INVALID_USAGE
+
+
+OTHERS = {_other_count: "of 100 float32", _other_operation: "float32 (max)", _other_type: "int32"}
+
+
+def other_calls(communicator: Communicator, place: Path) -> list[str]:
+    """Makes another call at one rank, several times, and a right one behind each."""
+    c = loaded(communicator, place)
+    x = c.empty(COUNT)
+    texts = []
+    for other in (*OTHERS, _nothing):
+        with pytest.raises(CommunicatorError) as caught:
+            (other if c.rank == VICTIM else _sum)(c, x)
+        assert c.error is Result.SUCCESS and caught.value.result is Result.INVALID_USAGE
+        texts.append(caught.value.text)
+        x[:] = c.rank
+        c.all_reduce(x)
+        assert (x == 3).all()
+    return texts
+
+
+def test_another_call_at_one_rank_costs_nothing(sums: Path) -> None:
+    found = start(3, other_calls, sums).outcomes()
+    for rank, texts in found.items():
+        for text, said in zip(texts, (*OTHERS.values(), "of 0 float32"), strict=True):
+            assert f"rank {rank} calls Allreduce of" in text and said in text, text
+            assert "rank 1 calls" in text, text
 
 
 def test_a_rank_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:

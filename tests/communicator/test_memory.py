@@ -94,5 +94,5 @@ def descriptors(communicator: Communicator) -> list[int]:
 def test_descriptors_of_a_communicator() -> None:
     """Rank 0 has a connection to each other rank; what is of processes is there once."""
     for rank, (before, first, after, second, last) in enumerate(run(4, descriptors)):
-        assert first - before <= (8 if rank == 0 else 4)
-        assert (second - after, after, last) == (first - before, before, before)
+        assert max(first - before, second - after) <= (8 if rank == 0 else 4)
+        assert last <= after <= before  # more at first: what began the job may not have ended

@@ -23,9 +23,13 @@
  * rank makes another call, ends, or does not make the call within HCCC_TIMEOUT seconds (600; 0: no
  * limit). After such an error the communicator is lost: hcccGetLastError says why, every call
  * returns the error, hcccCommDestroy or hcccCommAbort ends it, and a new one can be made. Contents
- * of buffers are then undefined. A call that is refused for its arguments, or as no library is
- * loaded and built for it, is no call: nothing is lost, here or at other ranks, and the right call
- * can be made instead.
+ * of buffers are then undefined. But on the CPUs of one host ranks agree on a call before a byte
+ * moves: where one makes another call, every rank gets hcccInvalidUsage for its own, and nothing is
+ * lost. A call that is refused for its arguments, or as no library is loaded and built for it, is
+ * no call: nothing is lost, here or at other ranks, and the right call can be made instead.
+ *
+ * In place. Some ranks may call in place and others not: there, where one plan serves both, or on
+ * the CPUs of one host, whose ranks in place then copy their input.
  *
  * Standard libraries. Where no loaded library does a call's collective, for its root, type and
  * reduction, on the CPUs of one host, rank 0 runs `hccc standard`, which makes one of built-in
