@@ -55,8 +55,7 @@ def lost(run: Run, limits: Limits) -> str:
 
 def _own_time(run: Run) -> F8:
     """Returns the µs that each thread block's bytes take at its own speed: f8[T]."""
-    size = (run.batches - 1) * run.payload + run.last
     plan = run.machine.plan
-    taken = np.where(run.moves, run.machine.move * size, 0.0)
+    taken = np.where(run.moves, run.machine.move * run.parts, 0.0)
     found: F8 = np.bincount(plan.block_of(), taken, len(plan.tb_ptr) - 1).astype(np.float64)
     return found

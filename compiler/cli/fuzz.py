@@ -19,6 +19,7 @@ from hccc.cli.progress import progress
 from hccc.cli.types import AlgorithmFile, Duration, Words
 from hccc.driver.facts import Facts
 from hccc.ir.op_type import NAMES as COLLECTIVES
+from hccc.ir.op_type import UNEVEN_NAMES
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Attack hccc, or one ALGO, with random programs and runs.")
 @click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
-@click.option("--collective", type=Words(COLLECTIVES), help="Random programs of this one only.")
+@click.option(
+    "--collective",
+    type=Words((*COLLECTIVES, *UNEVEN_NAMES)),
+    help="Random programs of this one only.",
+)
 @click.option("--examples", type=click.IntRange(1), help="How many; 1,000 without --time.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")
 @click.option("--time", "seconds", type=Duration(), help="How long: 30s, 10m, 1h.")
@@ -86,6 +91,7 @@ def run(wanted: FuzzOptions, as_json: bool) -> bool:
             seed=wanted.seed,
             on_round=on_round,
             kernels=wanted.kernels,
+            uneven=_uneven(wanted),
         )
     if as_json:
         report.as_json(_facts(tally, wanted))
@@ -138,10 +144,15 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
         if len(wanted.collectives) > 1:
             raise fail("E415", "--collective takes one; without it all are tried")
         (name,) = wanted.collectives
-        return next(op for op in OpType if op.value.lower() == name)
+        return next(op for op in OpType if op.value.lower() == name.removesuffix("v"))
     if wanted.algorithm is None:
         return None
     return _program(wanted.algorithm)
+
+
+def _uneven(wanted: FuzzOptions) -> bool | None:
+    """Tells whether the named collective is uneven; None if none is named."""
+    return wanted.collectives[0] in UNEVEN_NAMES if wanted.collectives else None
 
 
 def _program(path: Path) -> Program:

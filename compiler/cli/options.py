@@ -19,6 +19,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
 from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
 from hccc.driver.options import Options, PassName, selectable
+from hccc.ir.op_type import SKEWED
 from hccc.ir.transport import Transport
 from hccc.sim.costs import PROTOCOLS
 
@@ -169,6 +170,11 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         default=0,
         help="Capacity lost where thread blocks offer a link more than it takes (ResCCL Eq. 1).",
     ),
+    click.option(
+        "--skew",
+        type=click.Choice(SKEWED),
+        help="Lengths of the blocks of an uneven collective; sizes are of the longest.",
+    ),
 )
 CALL = (
     "micro_batch",
@@ -179,6 +185,7 @@ CALL = (
     "step",
     "interpret",
     "contention",
+    "skew",
 )
 
 

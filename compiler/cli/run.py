@@ -23,6 +23,7 @@ from hccc.cli.types import File, Number, Size, Speed, Words
 
 if TYPE_CHECKING:
     from hccc.ir.collective import Collective
+from hccc.ir.op_type import SKEWED
 
 
 @click.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--skew",
-    type=click.Choice(["random", "zipf", "one", "empty"]),
+    type=click.Choice(SKEWED),
     help="Lengths of the blocks of an uneven collective; sizes are of the longest.",
 )
 @click.option(

@@ -22,5 +22,6 @@ class OpType(StrEnum):
 
 PROGRAMMABLE = tuple(op for op in OpType if op is not OpType.CUSTOM)
 UNEVEN = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.GATHER, OpType.SCATTER, OpType.ALLTOALL)
+SKEWED = ("random", "zipf", "one", "empty")  # how their lengths can be drawn (`ir/uneven.skewed`)
 UNEVEN_NAMES = tuple(f"{op.value.lower()}v" for op in UNEVEN)  # blocks with lengths of their own
 NAMES = tuple(op.value.lower() for op in PROGRAMMABLE)  # on the command line

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.op_type import SKEWED
 
 SEND, RECEIVE = 0, 1
 
@@ -128,7 +129,14 @@ def blocks_of(c: Collective, rank: int, which: int) -> I8:
     return np.asarray(chunks // c.chunks_per_block, np.int64)
 
 
-SKEWS = ("even", "random", "zipf", "one", "empty")
+def check_uneven(c: Collective, given: str) -> None:
+    """Raises UserError E415 where lengths are `given` for blocks that are all alike."""
+    if not c.uneven:
+        message = f"{given}: the blocks of {c.name} are alike"
+        raise fail("E415", message, help='a program with OpType="Alltoallv", for example')
+
+
+SKEWS = ("even", *SKEWED)
 
 
 def skewed(c: Collective, count: int, skew: str, seed: int = 0) -> I8:
@@ -147,6 +155,12 @@ def skewed(c: Collective, count: int, skew: str, seed: int = 0) -> I8:
     lengths = np.zeros(n, np.int64)
     lengths[rng.integers(n)] = count if skew == "one" else 0
     return lengths
+
+
+def modes_of(c: Collective, modes: tuple[bool, ...], skew: str) -> tuple[bool, ...]:
+    """Returns the values of "in place" that calls of skewed lengths have, of those of a plan: one
+    memory has no room for blocks of Alltoallv that differ in length both ways."""
+    return tuple(m for m in modes if not (m and skew and c.op is OpType.ALLTOALL))
 
 
 def table_of(c: Collective, count: int, skew: str) -> BlockTable | None:

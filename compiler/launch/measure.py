@@ -23,10 +23,10 @@ from hccc.driver.outputs import kernels
 from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
-from hccc.ir.uneven import table_of
+from hccc.ir.uneven import check_uneven, modes_of, table_of
 from hccc.launch.hosts import hosts_of
 from hccc.launch.processes import RankProcesses, shared_out
 from hccc.launch.remote import Shell
@@ -97,24 +97,16 @@ class RunOptions:
             self.iters,
             self.warmup_iters,
             self.checks > 0,
-            self._modes(catalogue),
+            modes_of(catalogue.collective, catalogue.modes, self.skew or ""),
             catalogue.keeps_input,
             self.skew or "",
         )
 
-    def _modes(self, catalogue: Catalogue) -> tuple[bool, ...]:
-        """Returns the values of "in place" to measure: one memory has no room for blocks of
-        Alltoallv that differ in length both ways."""
-        if self.skew and catalogue.collective.op is OpType.ALLTOALL:
-            return tuple(mode for mode in catalogue.modes if not mode)
-        return catalogue.modes
-
     def check_lengths(self, c: Collective) -> None:
         """Raises UserError E415 for skewed lengths of an even collective, E473 for an uneven one in
         processes."""
-        if self.skew and not c.uneven:
-            message = f"--skew: the blocks of {c.name} are alike"
-            raise fail("E415", message, help='a program with OpType="Alltoallv", for example')
+        if self.skew:
+            check_uneven(c, "--skew")
         if c.uneven and (self.procs or self.hosts):
             option = "--hosts" if self.hosts else "--procs"
             message = f"{option}: communicators cannot call {c.name} yet"

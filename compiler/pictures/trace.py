@@ -146,8 +146,7 @@ def _proxy(
         yield chrome.named("thread_name", scope.pid + int(found.rank[0]), first + k, name)
     for i in range(len(found)):
         p, at = int(found.primitive[i]), (scope.pid + int(found.rank[i]), first + int(thread[i]))
-        short = found.last[i] == run.batches - 1
-        size = run.payload * (found.last[i] - found.first[i] + 1 - short) + run.last * short
+        size = run.bytes(p, np.arange(found.first[i], found.last[i] + 1)).sum()
         args = {
             "for": texts.text(p),
             "bytes": round(float(size)),
@@ -161,8 +160,7 @@ def _proxy(
 def _args(run: Run, texts: PrimitiveText, p: int, first: int, last: int) -> Event:
     plan = texts.plan
     batches = last - first + 1
-    short = last % run.batches == run.batches - 1
-    size = run.payload * (batches - short) + (run.last if short else 0.0)
+    size = float(run.bytes(p, np.arange(first, last + 1) % run.batches).sum())
     found: Event = {
         "chunk": int(plan.chunk[p]),
         "sub-pipeline": int(plan.sub[p]),
@@ -209,11 +207,10 @@ def _movements(run: Run, resource: int) -> tuple[Any, Any, Any]:
     """Returns the times when a transfer crossed a resource, from and until, and its bytes: f8[n]
     each."""
     machine, carried = run.machine, run.machine.transfers
-    size = np.full(run.batches, run.payload)
-    size[-1] = run.last
     uses = np.flatnonzero(machine.uses.index == resource)
     p = machine.uses.owner()[uses]
     instance = (p[:, None] * run.batches + np.arange(run.batches)).ravel()
+    size = run.bytes(p[:, None], np.arange(run.batches))
     sent = ((machine.weight[uses] * run.moves[p])[:, None] * size).ravel()
     over = np.zeros(len(carried.src), np.bool_)
     over[carried.uses.owner()[carried.uses.index == resource]] = True
@@ -222,7 +219,12 @@ def _movements(run: Run, resource: int) -> tuple[Any, Any, Any]:
     return (
         np.concatenate([run.ready[instance], items["begin"]]),
         np.concatenate([run.end[instance], items["end"]]),
-        np.concatenate([sent, machine.plan.channels * size[items["batch"]]]),
+        np.concatenate(
+            [
+                sent,
+                machine.plan.channels * run.bytes(carried.owner[items["transfer"]], items["batch"]),
+            ]
+        ),
     )
 
 

@@ -150,8 +150,7 @@ def _moving(run: Run, p: I4) -> tuple[F8, F8]:
     """Returns when the bytes of primitives began and ceased to move: f8[len(p), micro-batches]
     µs."""
     machine, costs = run.machine, run.request.costs
-    size = np.full(run.batches, run.payload)
-    size[-1] = run.last
+    size = run.bytes(p[:, None], np.arange(run.batches))
     fixed = machine.alpha[p] * costs.latency + costs.step + costs.interpret
     ready, end = (x.reshape(-1, run.batches)[p] for x in (run.ready, run.end))
     begin = ready + fixed[:, None] + machine.combine[p][:, None] * size

@@ -14,6 +14,7 @@ from hccc.driver.inputs import DirectoryInput, Input, PlanInput, recorded_cluste
 from hccc.driver.options import Options, check_integer
 from hccc.ir.catalogue import Range
 from hccc.ir.collective import OpType
+from hccc.ir.op_type import SKEWED
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.predict import baselines
@@ -39,7 +40,10 @@ class Call:
     """How a call is made, except its size.
 
     micro_batch: bytes, 0: the runtime cuts the size, None: the best of that and MICRO_BATCHES;
-    window: micro-batches, 0 all; times in µs; launch: None: the cluster's.
+    window: micro-batches, 0 all; times in µs; launch: None: the cluster's. Of an uneven
+    collective: skew: how the lengths of its blocks are drawn (`hccc run --skew`), or lengths: bytes
+    of each block, of Alltoallv those that rank 0 sends to rank 0, 1, …, then rank 1's. Sizes are of
+    calls whose blocks are all as long as the longest; without both all are.
 
     Raises:
         UserError: E410 for a value that a call cannot have.
@@ -53,10 +57,16 @@ class Call:
     step: float = 0.0
     interpret: float = 0.0
     contention: float = 0.0
+    skew: str | None = None
+    lengths: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise fail("E410", f"protocol {self.protocol!r} is not one of {', '.join(PROTOCOLS)}")
+        if self.skew is not None and self.skew not in SKEWED:
+            raise fail("E410", f"skew {self.skew!r} is not one of {', '.join(SKEWED)}")
+        if self.skew is not None and self.lengths is not None:
+            raise fail("E410", "skew and lengths are both given", help="give one of them")
         for name in ("micro_batch", "window"):
             value = getattr(self, name)
             if value is not None:
@@ -75,7 +85,9 @@ class Call:
             interpret=self.interpret,
             contention=self.contention,
         )
-        return Request(size, self.micro_batch or 0, self.window, self.in_place, costs)
+        cut = self.micro_batch or 0, self.window
+        blocks = self.skew or "", self.lengths
+        return Request(size, *cut, self.in_place, costs, *blocks)
 
     @interruptible
     def settled(self, plan: Plan, topology: Topology, size: int) -> Request:

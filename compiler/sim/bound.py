@@ -23,10 +23,11 @@ class RunBound:
         self._number = np.arange(len(primitive))
         self._each = primitive["fixed"] + primitive["amount"] / primitive["cap"]
         self._last = primitive["fixed_last"] + primitive["amount_last"] / primitive["cap"]
-        moved = np.repeat(_sum(primitive, self._batches), np.diff(s.primitive["use"]))
+        self._none, self._whole = primitive["fixed_none"], primitive["whole"]
+        moved = np.repeat(_sum(primitive), np.diff(s.primitive["use"]))
         self._bytes = np.bincount(s.use, moved * s.weight, len(s.resource))
         if len(s.transfer):
-            of_pair = np.bincount(s.transfer["pair"], _sum(s.transfer, self._batches), len(s.pair))
+            of_pair = np.bincount(s.transfer["pair"], _sum(s.transfer), len(s.pair))
             far = np.repeat(of_pair, s.pair["use_end"] - s.pair["use"])
             self._bytes = self._bytes + np.bincount(s.route, far * s.route_weight, len(s.resource))
         # Ends that are SAME_TIME apart are one: each instance and transfer may win as much, twice.
@@ -45,7 +46,9 @@ class RunBound:
         begun = np.minimum(window.astype(np.int64) + self._s.shape[1], batches)
         left = np.where(self._number < at, batches - begun, batches - window)
         left = np.where(self._number == at, batches - batch - 1, left)
-        took: F8 = np.where(left > 0, (left - 1) * self._each + self._last, 0.0)
+        first = batches - left  # of those that are left
+        whole, last = np.maximum(self._whole - first, 0), (first <= self._whole) & (left > 0)
+        took: F8 = whole * self._each + last * self._last + (left - whole - last) * self._none
         return float(np.bincount(self._owner, took).max(initial=0.0))
 
     def _of_resources(self) -> float:
@@ -54,7 +57,7 @@ class RunBound:
         return float(((self._bytes - resource["carried"]) / resource["capacity"]).max(initial=0.0))
 
 
-def _sum(table: Table, batches: int) -> F8:
+def _sum(table: Table) -> F8:
     """Returns the bytes of all micro-batches of each row: f8[rows]."""
-    total: F8 = table["amount"] * (batches - 1) + table["amount_last"]
+    total: F8 = table["amount"] * table["whole"] + table["amount_last"]
     return total

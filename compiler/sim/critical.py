@@ -128,9 +128,8 @@ def _ways(run: Run, path: I8) -> _Ways:
 
 def _sizes(run: Run, path: I8) -> F8:
     """Returns the bytes that each instance moves: f8[len(path)]."""
-    last = path % run.batches == run.batches - 1
-    size = np.where(last, run.last, run.payload)
-    return np.where(run.moves[path // run.batches], size, 0.0)
+    primitive, batch = np.divmod(path, run.batches)
+    return np.where(run.moves[primitive], run.bytes(primitive, batch), 0.0)
 
 
 def _pairs_pace(run: Run) -> tuple[F8, I4]:

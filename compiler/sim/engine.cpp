@@ -16,8 +16,8 @@ using std::int32_t;
 using std::int64_t;
 
 struct Primitive {
-    int64_t wait, post, take, give, use, hand;
-    double fixed, fixed_last, amount, amount_last, cap, core_weight, memory_weight;
+    int64_t wait, post, take, give, use, hand, whole;
+    double fixed, fixed_last, fixed_none, amount, amount_last, cap, core_weight, memory_weight;
     int32_t core, memory;
 };
 
@@ -54,6 +54,7 @@ struct Instance {
 
 struct Transfer {
     int32_t pair, kind, target, prim;
+    int64_t whole;
     double amount, amount_last;
 };
 
@@ -97,7 +98,6 @@ struct State {
     int64_t slots() const { return shape[2]; }
     int64_t blocks() const { return shape[3]; }  // of the plan
     int32_t* list(int which) const { return lists + which * width; }
-    bool is_last(int64_t batch) const { return batch == batches() - 1; }
 };
 
 // How far a run is: blocks of the plan that are not through, moments so far, µs.
@@ -105,6 +105,12 @@ struct Progress {
     int64_t left, stamp;
     double now;
 };
+
+// The bytes of a micro-batch of a primitive or transfer.
+template <class T>
+double amount_of(const T& x, int64_t batch) {
+    return batch < x.whole ? x.amount : batch == x.whole ? x.amount_last : 0.0;
+}
 
 enum Doing { IDLE, FIXED, MOVING };
 enum Kind { PUT, MESSAGE, CREDIT, FLAG };
@@ -451,7 +457,7 @@ void begin_transfer(State& s, int64_t c, double now) {
     while (y.begun < y.handed) {
         Item& item = s.item[y.first + y.begun];
         const Transfer& x = s.transfer[item.transfer];
-        const double amount = s.is_last(item.batch) ? x.amount_last : x.amount;
+        const double amount = amount_of(x, item.batch);
         item.begin = now;
         ++y.begun;
         if (amount > 0) {
@@ -609,7 +615,8 @@ void start(State& s, int64_t b, double channels, double now) {
     instance.via = x.via;
     for (int64_t k = here.take; k < after.take; ++k) ++s.queue[s.take[k]].taking;
     for (int64_t k = here.give; k < after.give; ++k) ++s.queue[s.give[k]].sending;
-    const double fixed = s.is_last(x.batch) ? here.fixed_last : here.fixed;
+    const double rest = x.batch == here.whole ? here.fixed_last : here.fixed_none;
+    const double fixed = x.batch < here.whole ? here.fixed : rest;
     x.doing = FIXED;
     if (fixed <= 0) {
         push(s, b);
@@ -625,7 +632,7 @@ void start(State& s, int64_t b, double channels, double now) {
 void move(State& s, int64_t b, double now) {
     Block& x = s.block[b];
     const Primitive &here = s.primitive[x.prim], &after = s.primitive[x.prim + 1];
-    const double amount = s.is_last(x.batch) ? here.amount_last : here.amount;
+    const double amount = amount_of(here, x.batch);
     x.doing = MOVING;
     if (amount <= 0) return finish(s, b, now);
     flow(s, b, amount, here.cap, now);

@@ -132,7 +132,8 @@ def _start(s: State, b: int, channels: float, now: float) -> None:
         s.queue[s.take[k]].taking += 1
     for k in range(here.give, after.give):
         s.queue[s.give[k]].sending += 1
-    fixed = here.fixed_last if block.batch == s.shape[0] - 1 else here.fixed
+    rest = here.fixed_last if block.batch == here.whole else here.fixed_none
+    fixed = here.fixed if block.batch < here.whole else rest
     block.doing = FIXED
     if fixed <= 0:
         push(s, b)
@@ -148,7 +149,8 @@ def _move(s: State, b: int, now: float) -> None:
     """Begins to move block b's bytes."""
     block = s.block[b]
     here, after = s.primitive[block.prim], s.primitive[block.prim + 1]
-    amount = here.amount_last if block.batch == s.shape[0] - 1 else here.amount
+    rest = here.amount_last if block.batch == here.whole else 0.0
+    amount = here.amount if block.batch < here.whole else rest
     block.doing = MOVING
     if amount <= 0:
         _finish(s, b, now)

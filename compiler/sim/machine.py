@@ -191,8 +191,8 @@ def size_of(plan: Plan, part: int) -> int:
     return part * plan.channels * c.chunks_per_block * c.most_blocks()
 
 
-def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, float]:
-    """Returns (micro-batches, bytes of each, bytes of the last) of one channel's part of a chunk.
+def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float]:
+    """Returns (micro-batches, bytes of each but the last) of one channel's part of a chunk.
 
     As `runtime/layout.py`, but with equal parts: bytes are exact, not aligned. micro_batch: bytes,
     0 for the default of calls that name none.
@@ -200,5 +200,18 @@ def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, fl
     parts = plan.collective.chunks_per_block * plan.channels
     micro_batch = micro_batch or default_micro_batch(-(-block // parts), plan.grain)
     batches = max(1, -(-block // (parts * micro_batch)))
-    micro = min(float(micro_batch), block / parts)
-    return batches, micro, block / parts - (batches - 1) * micro
+    return batches, min(float(micro_batch), block / parts)
+
+
+def parts_of(plan: Plan, block: int, lengths: I8 | None) -> F8:
+    """Returns the bytes of each primitive's part of a chunk, the mean of all channels: f8[P].
+
+    block: bytes of the longest block; lengths: bytes of each, None where all are as long. As in
+    kernels (`hccc_valid`), a shorter block has the first of the longest block's parts.
+    """
+    c = plan.collective
+    most = block / (c.chunks_per_block * plan.channels)
+    if lengths is None:
+        return frozen(np.full(len(plan), most), np.float64)
+    of, index = np.divmod(plan.chunk.astype(np.int64), c.chunks_per_block)
+    return frozen(np.clip(lengths[of] / plan.channels - index * most, 0.0, most), np.float64)

@@ -45,7 +45,8 @@ def _begin(s: State, c: int, now: float) -> None:
     while y.begun < y.handed:
         item = s.item[y.first + y.begun]
         x = s.transfer[item.transfer]
-        amount = x.amount_last if item.batch == s.shape[0] - 1 else x.amount
+        rest = x.amount_last if item.batch == x.whole else 0.0
+        amount = x.amount if item.batch < x.whole else rest
         item.begin = now
         y.begun += 1
         if amount > 0:

@@ -14,30 +14,37 @@ import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
+from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8
+from hccc.ir.uneven import BlockTable, check_uneven, skewed
 from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
 from hccc.sim.costs import SIMPLE, Costs
-from hccc.sim.machine import Machine, batches_of, pieces
+from hccc.sim.machine import Machine, batches_of, parts_of, pieces
 from hccc.sim.memory import MemoryRates, delivered, memory_of
 from hccc.sim.state import State
 
 MOST_INSTANCES = 1 << 27  # 32 bytes each
 ENDLESS = 1 << 62
+ITEM = 4  # bytes of an element of skewed lengths
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
     bytes of a channel's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for all
-    of them (task-level), 1 is algorithm-level execution."""
+    of them (task-level), 1 is algorithm-level execution. Of an uneven collective `size` is that of
+    a call whose blocks are all as long as the longest; skew: their lengths, as `hccc run` has them
+    for elements of 4 bytes; lengths: bytes of each block, instead."""
 
     size: int
     micro_batch: int = 0
     window: int = 0
     in_place: bool = False
     costs: Costs = SIMPLE
+    skew: str = ""
+    lengths: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +66,8 @@ class Run:
     request: Request
     batches: int
     window: int
-    payload: float  # bytes of a primitive and micro-batch
-    last: float  # and of its last micro-batch
+    payload: float  # bytes of a micro-batch, except a part's last
+    parts: F8  # bytes of each primitive's part of a chunk: f8[P]
     size: int
     time: float
     begin: F8
@@ -74,11 +81,17 @@ class Run:
     quiet: float
 
     def __post_init__(self) -> None:
-        for name in ("begin", "ready", "end", "carried", "active"):
+        for name in ("parts", "begin", "ready", "end", "carried", "active"):
             object.__setattr__(self, name, frozen(getattr(self, name), np.float64))
         for name in ("cause", "via"):
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         self.carriage.setflags(write=False)
+
+    def bytes(self, primitive: I4 | I8 | int, batch: I4 | I8 | int) -> F8:
+        """Returns the bytes of micro-batches of primitives, whether or not they move any: f8, of
+        the shape of both."""
+        left = self.parts[primitive] - batch * self.payload
+        return np.asarray(np.clip(left, 0.0, self.payload), np.float64)
 
     @property
     def finish(self) -> float:
@@ -142,18 +155,20 @@ def simulate(
     that the call may take.
 
     Raises:
-        UserError: E426 its queues are too short for the window; E460 it serves no such calls; E461
-        too many micro-batches, more work, or longer; E462 it hangs.
+        UserError: E415 skewed lengths of blocks that are alike; E421 lengths that the blocks cannot
+        have; E426 its queues are too short for the window; E460 it serves no such calls; E461 too
+        many micro-batches, more work, or longer; E462 it hangs.
     """
     plan = machine.plan
     _check(machine, request)
     block, size = pieces(plan, request.size)
-    batches, micro, last = batches_of(plan, block, request.micro_batch)
+    parts = parts_of(plan, block, _lengths(plan, request, block))
+    batches, micro = batches_of(plan, block, request.micro_batch)
     if len(plan) * batches > MOST_INSTANCES:
         what = f"{len(plan):,} primitives × {batches:,} micro-batches"
         raise fail("E461", f"{what} are too many to simulate", help="a larger --micro-batch")
     window = min(request.window or plan.window or plan.max_window or batches, batches)
-    s = _state(machine, request, (batches, window), micro, last)
+    s = _state(machine, request, (batches, window), _Cut(parts, micro, batches))
     s.work[1] = work
     launched = launch_of(machine, request)
     ended = compiled.run(s, float(plan.channels), limit - launched)
@@ -170,7 +185,7 @@ def simulate(
     figures += [s.resource[name] for name in ("carried", "active")]
     figures += [s.instance["via"], s.item, ended.now]
     time = launched + finish
-    return Run(machine, request, batches, window, micro, last, size, time, *figures)
+    return Run(machine, request, batches, window, micro, parts, size, time, *figures)
 
 
 def _last_arrival(machine: Machine, carriage: state.Table) -> float:
@@ -224,9 +239,40 @@ def _check(machine: Machine, request: Request) -> None:
         raise fail("E426", message, help=f"--window {plan.max_window}")
 
 
-def _state(
-    machine: Machine, request: Request, nest: tuple[int, int], micro: float, last: float
-) -> State:
+def _lengths(plan: Plan, request: Request, block: int) -> I8 | None:
+    """Returns the bytes of each block, at most `block`; None where all have as many."""
+    if not request.skew and request.lengths is None:
+        return None
+    c = plan.collective
+    check_uneven(c, "--skew" if request.skew else "lengths")
+    if request.lengths is None:
+        return skewed(c, block // ITEM, request.skew) * ITEM
+    lengths = np.array(request.lengths, np.int64)
+    BlockTable.of_rows(c, lengths, block).check(block, in_place=False)
+    return lengths
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Micro-batches of parts: bytes of each primitive's part, f8[P], and of a whole micro-batch."""
+
+    parts: F8
+    micro: float
+    batches: int
+
+    def rows(self, table: state.Table, owner: I4 | I8, moves: B1) -> None:
+        """Sets the micro-batches of rows that belong to primitives, and move bytes or not."""
+        part = self.parts[owner]
+        whole = (
+            np.minimum(part // self.micro, self.batches - 1) if self.micro else np.zeros(len(part))
+        )
+        whole[part > (self.batches - 1) * self.micro] = self.batches - 1
+        table["whole"] = whole
+        table["amount"] = np.where(moves, self.micro, 0.0)
+        table["amount_last"] = np.where(moves, part - whole * self.micro, 0.0)
+
+
+def _state(machine: Machine, request: Request, nest: tuple[int, int], cut: _Cut) -> State:
     """Makes the state before the first event; `nest`: micro-batches, and those of a window."""
     plan, costs, carried = machine.plan, request.costs, machine.transfers
     n_blocks, n_pairs = len(plan.tb_ptr) - 1, len(carried.src)
@@ -245,7 +291,7 @@ def _state(
     width = max(len(flows), 2 * len(most), len(machine.capacity)) + 1
     route = frozen(np.full(len(carried.uses.index), plan.channels / costs.efficiency), np.float64)
     return State(
-        _primitives(machine, request, memory, (micro, last)),
+        _primitives(machine, request, memory, cut),
         machine.waits.index,
         machine.posts.index,
         machine.takes.index,
@@ -266,7 +312,7 @@ def _state(
         np.zeros((state.HEAP, width), np.int32),
         np.zeros(state.HEAP + 1, np.int32),
         np.array([*nest, plan.queue_slots, n_blocks]),
-        _transfers(machine, request, micro, last),
+        _transfers(machine, request, cut),
         _pairs(machine, request, nest[0]),
         np.zeros(len(carried) * nest[0], state.ITEM),
         carried.uses.index,
@@ -281,7 +327,7 @@ def _queues(machine: Machine) -> state.Table:
     return rows
 
 
-def _transfers(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
+def _transfers(machine: Machine, request: Request, cut: _Cut) -> state.Table:
     """Makes the transfers of proxies, per micro-batch of one call."""
     carried = machine.transfers
     rows = np.zeros(len(carried), state.TRANSFER)
@@ -289,7 +335,7 @@ def _transfers(machine: Machine, request: Request, micro: float, last: float) ->
         rows[name] = getattr(carried, name)
     rows["prim"] = carried.owner
     moves = carried.carries & _moves(machine, request)[carried.owner]
-    rows["amount"], rows["amount_last"] = (np.where(moves, size, 0.0) for size in (micro, last))
+    cut.rows(rows, carried.owner, moves)
     return rows
 
 
@@ -305,9 +351,7 @@ def _pairs(machine: Machine, request: Request, batches: int) -> state.Table:
     return rows
 
 
-def _primitives(
-    machine: Machine, request: Request, memory: MemoryRates, sizes: tuple[float, float]
-) -> state.Table:
+def _primitives(machine: Machine, request: Request, memory: MemoryRates, cut: _Cut) -> state.Table:
     """Makes the primitives of one call, with one row more for the ends of the lists."""
     plan, costs = machine.plan, request.costs
     moves = _moves(machine, request)
@@ -317,10 +361,10 @@ def _primitives(
     for name, csr in {**lists, "give": machine.gives, "use": machine.uses}.items():
         rows[name] = csr.ptr
     rows["hand"] = machine.transfers.ptr
-    works = moves & (machine.move > 0)
-    for suffix, size in zip(("", "_last"), sizes, strict=True):
-        rows[f"amount{suffix}"][:-1] = np.where(works, size, 0.0)
-        rows[f"fixed{suffix}"][:-1] = np.where(moves, alpha + machine.combine * size, 0.0)
+    cut.rows(rows[:-1], np.arange(len(plan)), moves & (machine.move > 0))
+    last = cut.parts - rows["whole"][:-1] * cut.micro
+    for name, size in (("fixed", cut.micro), ("fixed_last", last), ("fixed_none", 0.0)):
+        rows[name][:-1] = np.where(moves, alpha + machine.combine * size, 0.0)
     move = machine.move / memory.faster[plan.rank_of()]
     rows["cap"][:-1] = 1 / np.where(move > 0, move, 1.0)
     rows["core"][:-1] = _core(machine, request)

@@ -22,9 +22,10 @@ MESSAGE, CREDIT, FLAG = 1, 2, 3  # values of `transfers.TransferKind` with a cou
 SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 
 # A primitive. wait, post, take, give, use, hand: the starts of its rows of these lists (their ends:
-# row p + 1); fixed: µs before bytes move, of a whole and of the last micro-batch; amount: bytes,
-# likewise; cap: the most bytes/µs of its block; core: the resource of its core or -1, core_weight:
-# cores per byte/µs; memory: the resource of its memory or -1, memory_weight: its load per byte.
+# row p + 1); whole: the micro-batches of `amount` bytes, from the first on; one of `amount_last`
+# follows, and those after it have none; fixed: µs before bytes move, likewise; cap: the most
+# bytes/µs of its block; core: the resource of its core or -1, core_weight: cores per byte/µs;
+# memory: the resource of its memory or -1, memory_weight: its load per byte.
 PRIMITIVE = np.dtype(
     [
         ("wait", "i8"),
@@ -33,8 +34,10 @@ PRIMITIVE = np.dtype(
         ("give", "i8"),
         ("use", "i8"),
         ("hand", "i8"),
+        ("whole", "i8"),
         ("fixed", "f8"),
         ("fixed_last", "f8"),
+        ("fixed_none", "f8"),
         ("amount", "f8"),
         ("amount_last", "f8"),
         ("cap", "f8"),
@@ -101,14 +104,15 @@ QUEUE = np.dtype(
 INSTANCE = np.dtype(
     [("begin", "f8"), ("ready", "f8"), ("end", "f8"), ("cause", "i4"), ("via", "i4")], align=True
 )
-# A transfer of every micro-batch: its pair, kind, queue or flag, primitive; bytes of a whole and of
-# the last micro-batch.
+# A transfer of every micro-batch: its pair, kind, queue or flag, primitive; whole, amount: as of
+# primitives.
 TRANSFER = np.dtype(
     [
         ("pair", "i4"),
         ("kind", "i4"),
         ("target", "i4"),
         ("prim", "i4"),
+        ("whole", "i8"),
         ("amount", "f8"),
         ("amount_last", "f8"),
     ],

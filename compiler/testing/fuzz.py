@@ -9,6 +9,8 @@
 - *kernel*: the compiled CPU kernel gives the collective's result for a random type, operation,
   count, micro-batch and window, in and out of place.
 
+Calls of uneven collectives, which *xml* does not know, draw a length for each block.
+
 A round has a fixed number of examples and a seed of its own: round k of seed s is round 0 of seed s
 + k, which is how a finding is replayed.
 """
@@ -37,6 +39,7 @@ from hccc.ir import plan_check, plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
+from hccc.ir.uneven import SKEWS
 from hccc.passes.verify import verify
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import LaunchRequest
@@ -91,24 +94,35 @@ def fuzz(
     seed: int,
     on_round: OnRound,
     kernels: bool = True,
+    uneven: bool | None = None,
 ) -> Tally:
     """Tries random programs, of one collective, or mutations of one program.
 
+    uneven: whether blocks of random programs have lengths of their own; None: of some.
+
     Ends after `examples` examples or `seconds`, whichever comes first, or at the first finding.
     """
-    programs = st.just(subject) if isinstance(subject, Program) else correct_programs(subject)
     tally, end = Tally(), time.monotonic() + (seconds or float("inf"))
-    laws = [law for law in ROUND if kernels or law != "kernel"]
+    without = {*([] if kernels else ["kernel"]), *(["xml"] if uneven else [])}
+    laws = [law for law in ROUND if law not in without]
     while tally.finding is None and time.monotonic() < end:
         for law in laws:
             left = (examples or 1 << 60) - sum(tally.examples.values())
             if left > 0 and tally.finding is None and time.monotonic() < end:
+                programs = _programs(subject, False if law == "xml" else uneven)
                 _round(tally, law, programs, min(ROUND[law], left), seed + tally.rounds)
         tally.rounds += 1
         on_round(tally)
         if examples is not None and sum(tally.examples.values()) >= examples:
             break
     return tally
+
+
+def _programs(subject: Program | OpType | None, uneven: bool | None) -> st.SearchStrategy[Program]:
+    """Draws the programs of a law."""
+    if isinstance(subject, Program):
+        return st.just(subject)
+    return correct_programs(subject, uneven=uneven)
 
 
 def _round(
@@ -232,11 +246,13 @@ def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., No
         timeout=st.just(20.0),
         workers=st.integers(0, 2),
     )
-    return st.tuples(programs, options(prove=False), requests), _right_kernel
+    return st.tuples(
+        programs, options(prove=False), requests, st.sampled_from(SKEWS)
+    ), _right_kernel
 
 
-def _right_kernel(program: Program, chosen: Options, request: LaunchRequest) -> None:
-    wrong = wrong_elements(compile_program(program, chosen).plan, request)
+def _right_kernel(program: Program, chosen: Options, request: LaunchRequest, skew: str) -> None:
+    wrong = wrong_elements(compile_program(program, chosen).plan, request, skew)
     assert wrong == 0, f"the compiled kernel gives {wrong} wrong elements"
 
 

@@ -21,6 +21,7 @@ from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
+from hccc.ir.uneven import modes_of, table_of
 from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import perf
@@ -30,12 +31,13 @@ from hccc.runtime.network import RankNetwork, Wire, network_of
 from hccc.runtime.request import LaunchRequest
 
 
-def wrong_elements(plan: Plan, request: LaunchRequest) -> int:
+def wrong_elements(plan: Plan, request: LaunchRequest, skew: str = "") -> int:
     """Launches `plan` for `request`, in and out of place if it serves both; returns the number of
     wrong elements.
 
     Every element of every rank is compared with the collective's definition, send buffers and the
-    memory around buffers too. `request.in_place` is ignored.
+    memory around buffers too. `request.in_place` is ignored. skew: of the lengths of an uneven
+    collective's blocks (`ir/uneven.SKEWS`); Alltoallv is then launched out of place.
 
     Raises:
         UserError: it does not build, or a wait ran out of time.
@@ -43,11 +45,15 @@ def wrong_elements(plan: Plan, request: LaunchRequest) -> int:
     c = plan.collective
     blocks = max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
     size = request.count * blocks * request.itemsize
-    schedule = perf.SizeSchedule(size, size, None, 1, 1, 0, True, plan.modes, plan.keeps_input)
+    skew = skew if c.uneven else ""
+    modes = modes_of(c, plan.modes, skew)
+    schedule = perf.SizeSchedule(size, size, None, 1, 1, 0, True, modes, plan.keeps_input, skew)
     with built(plan, request) as host:
 
         def bind(memory: Sequence[perf.RankMemory], count: int, in_place: bool) -> HostSession:
-            return HostSession(host, replace(request, count=count, in_place=in_place), memory)
+            blocks = table_of(c, count, skew)
+            call = replace(request, count=count, in_place=in_place, blocks=blocks)
+            return HostSession(host, call, memory)
 
         return perf.measure(c, request.dtype, request.op, size, schedule, bind).wrong
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import AUTO, Options
 from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
-from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, UNEVEN, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.transport import CHOICES
@@ -37,9 +37,14 @@ def collectives(
     max_ranks: int = 8,
     max_chunks_per_block: int = 3,
     max_transfers: int = MAX_TRANSFERS,
+    uneven: bool | None = False,
 ) -> Collective:
-    """Draws a collective of at least two ranks, with few enough chunks for `max_transfers`."""
-    op = op or draw(st.sampled_from(PROGRAMMABLE))
+    """Draws a collective of at least two ranks, with few enough chunks for `max_transfers`.
+
+    uneven: whether its blocks have lengths of their own, as Alltoallv's (which has the operation
+    of Alltoall); None: some do.
+    """
+    op = op or draw(st.sampled_from(UNEVEN if uneven else PROGRAMMABLE))
 
     def least(n_ranks: int, per: int) -> int:  # transfers of the shortest program
         moves = {OpType.ALLREDUCE: 2 * n_ranks, OpType.REDUCESCATTER: n_ranks}
@@ -54,7 +59,9 @@ def collectives(
     ]
     n_ranks, per = draw(st.sampled_from(sizes))
     root = draw(st.integers(0, n_ranks - 1)) if op in ROOTED else 0
-    return Collective(op, n_ranks, block_count(op, n_ranks) * per, root)
+    if uneven is None:
+        uneven = op in UNEVEN and draw(st.booleans())
+    return Collective(op, n_ranks, block_count(op, n_ranks) * per, root, uneven)
 
 
 @st.composite
@@ -65,15 +72,17 @@ def correct_programs(
     max_chunks_per_block: int = 3,
     max_transfers: int = MAX_TRANSFERS,
     extras: bool = True,
+    uneven: bool | None = False,
 ) -> Program:
     """Draws programs that perform their collective, grown by construction (`grow`).
 
     collective: an operation, or the exact collective; any by default. extras: relays by ranks that
     do not want the chunk, second deliveries and detours. max_transfers: a rough limit of the size.
+    uneven: as of `collectives`.
     """
     if not isinstance(collective, Collective):
         size = (max_ranks, max_chunks_per_block, max_transfers)
-        collective = draw(collectives(collective, *size))
+        collective = draw(collectives(collective, *size, uneven))
     n = collective.n_ranks
     gpus = draw(st.sampled_from([g for g in range(n, 0, -1) if n % g == 0]))
     nics = gpus - draw(st.integers(0, gpus - 1))

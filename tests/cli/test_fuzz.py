@@ -57,6 +57,13 @@ def test_a_kernel_is_built_and_run() -> None:
 
 
 @pytest.mark.slow
+def test_blocks_of_any_length_are_tried() -> None:
+    code, out = hccc("--collective", "alltoallv", "--examples", "126", "--seed", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["examples"] == {"result": 40, "verdict": 60, "plan": 25, "kernel": 1}
+
+
+@pytest.mark.slow
 def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verify that accepts everything."""
     monkeypatch.setattr(fuzz, "verify", lambda program: program)

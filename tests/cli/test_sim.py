@@ -218,3 +218,29 @@ def test_estimates_are_named(hccc: Hccc, tmp_path: Path) -> None:
     )
     assert "# estimates" not in hccc("sim", *argv)[1]
     assert simulated(hccc, *argv)["estimates"] == []
+
+
+UNEVEN = """
+def ResCCLAlgo(nRanks=4, AlgoName="direct", OpType="Alltoallv", nChunks=16):
+    for i in range(nRanks):
+        for j in range(nRanks):
+            if i != j:
+                transfer(i, j, 0, i * nRanks + j, recv)
+"""
+
+
+def test_blocks_with_lengths_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
+    """They take less than where all are as long as the longest, and waits where all are empty."""
+    file = tmp_path / "direct.rccl"
+    file.write_text(UNEVEN)
+    four = tmp_path / "four.cluster"
+    four.write_text(TWO.replace("node1 = 2", "node1 = 4").replace("0..1", "0..3"))
+    call = (file, "--cluster", four, "-b", "64M", "-e", "64M")
+    took = {
+        skew: simulated(hccc, *call, *(["--skew", skew] if skew else []))["results"][0]["time"]
+        for skew in ("", "random", "zipf", "one", "empty")
+    }
+    assert took[""] > took["random"] > took["empty"] > 0
+    assert took[""] >= took["zipf"] > took["empty"]
+    code, _, err = hccc("sim", RING, "--cluster", DGX, "--skew", "zipf")
+    assert code == 2 and "error[E415]: --skew: the blocks of Allreduce are alike" in err

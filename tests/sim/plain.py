@@ -292,14 +292,14 @@ def times(
     t: Topology,
     batches: int,
     payload: float,
-    last: float,
+    parts: list[float],
     window: int,
     costs: Costs,
     in_place: bool,
+    whole: float,
 ) -> dict[tuple[int, int], float]:
-    """Returns the end of each (primitive, micro-batch), in µs."""
+    """Returns the end of each (primitive, micro-batch), in µs. parts: bytes of each primitive's."""
     network = Network(plan, t)
-    whole = (payload * (batches - 1) + last) * plan.channels * plan.collective.chunks_per_block
     prims = primitives(plan, network, costs, in_place, whole)
     ways = {(x.src, x.dst): network.way(x.src, x.dst) for p in prims for x in p.hands}
     capacity, world, now, ends = network.capacity, Signals(), 0.0, {}
@@ -308,8 +308,8 @@ def times(
         for a, b in zip(plan.tb_ptr[:-1], plan.tb_ptr[1:], strict=True)
     ]
 
-    def amount(m: int) -> float:
-        return last if m == batches - 1 else payload
+    def amount(i: int, m: int) -> float:
+        return min(payload, max(0.0, parts[i] - m * payload))
 
     def through(i: int, m: int) -> None:
         p = prims[i]
@@ -319,7 +319,7 @@ def times(
         world.sent.update(q for q in p.gives if ("sent", q) not in far)
         world.taken.update(q for q in p.takes if ("taken", q) not in far)
         for x in p.hands:
-            left = amount(m) if x.bytes and p.active else 0.0
+            left = amount(i, m) if x.bytes and p.active else 0.0
             way = ways[x.src, x.dst].alpha * costs.latency
             block = int(np.searchsorted(plan.tb_ptr, i, side="right"))
             world.pairs.setdefault((block, x.dst), []).append(Item(x, m, left, way))
@@ -335,8 +335,8 @@ def times(
                 p = prims[i]
                 if not b.started and ready(world, p, m, plan.queue_slots):
                     b.started, moved = True, True
-                    b.fixed = (p.alpha + p.gamma * amount(m)) if p.active else 0.0
-                    b.left = amount(m) if p.active and p.works else 0.0
+                    b.fixed = (p.alpha + p.gamma * amount(i, m)) if p.active else 0.0
+                    b.left = amount(i, m) if p.active and p.works else 0.0
                     world.taking.update(p.takes)
                     world.sending.update(p.gives)
                 if b.started and b.fixed <= 1e-9 and b.left <= 1e-9 * payload:

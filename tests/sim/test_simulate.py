@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hccc.base.diagnostics import UserError
-from hccc.driver.compilation import compile_program
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_program, compile_text
 from hccc.driver.options import Options
+from hccc.ir.plan import Plan
 from hccc.ir.topology import Device, Rate, uniform
 from hccc.sim.costs import Costs
 from hccc.sim.critical import breakdown, critical_path
@@ -58,7 +59,7 @@ def law(examples: int) -> Callable[[Callable[..., None]], Callable[[], None]]:
 
 def drawn(data: st.DataObject) -> tuple[Machine, Request]:
     """Draws a plan, a cluster of as many GPUs (the plan's or another), and a call."""
-    collective = data.draw(collectives(max_ranks=5, max_transfers=30))
+    collective = data.draw(collectives(max_ranks=5, max_transfers=30, uneven=None))
     program = data.draw(correct_programs(collective, max_transfers=30))
     note(text(program))
     topology = data.draw(topologies().filter(lambda t: t.n_ranks == collective.n_ranks))
@@ -72,14 +73,33 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
     event(f"{plan.transport.name.lower()}, carried: {len(machine.transfers) > 0}")
     size = data.draw(st.sampled_from([1 << 10, 1 << 20, 3_000_000]))
     micro = data.draw(st.sampled_from([1 << 12, 1 << 17, 1 << 30]))
+    lengths = None
+    if collective.uneven:
+        least, most = st.sampled_from([0, 1]), size // collective.most_blocks()
+        length = st.one_of(least, st.integers(0, most), st.just(most))
+        n = collective.blocks
+        lengths = tuple(data.draw(st.lists(length, min_size=n, max_size=n)))
     request = Request(
         size,
         micro_batch=max(micro, size // 7),
         window=data.draw(st.sampled_from([0, 1, 2])),
         in_place=data.draw(st.booleans()),
         costs=data.draw(COSTS),
+        lengths=lengths,
     )
     return machine, request
+
+
+def parts_of(plan: Plan, block: int, lengths: tuple[int, ...] | None) -> list[float]:
+    """Returns the mean bytes of the channels' parts of each primitive's chunk."""
+    c, channels = plan.collective, plan.channels
+    most, found = block / (c.chunks_per_block * channels), []
+    for chunk in plan.chunk.tolist():
+        length = block if lengths is None else lengths[chunk // c.chunks_per_block]
+        first = chunk % c.chunks_per_block * channels
+        each = [length - (first + k) * most for k in range(channels)]
+        found.append(sum(min(most, max(0.0, left)) for left in each) / channels)
+    return found
 
 
 @law(60)
@@ -90,15 +110,17 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     except UserError as error:
         assert error.problem.code in ("E426", "E460", "E462")
         return
+    block = request.size // machine.plan.collective.most_blocks()
     want = times(
         machine.plan,
         machine.topology,
         got.batches,
         got.payload,
-        got.last,
+        parts_of(machine.plan, block, request.lengths),
         got.window,
         request.costs,
         request.in_place,
+        block,
     )
     ends = np.array([want[divmod(i, got.batches)] for i in range(len(got.end))])
     # Rates of caches came out 3e-5 apart once, for a block that chunks do not divide.
@@ -155,19 +177,17 @@ def _bytes(run: Run) -> NDArray[np.float64]:
     """Returns the bytes over every resource, moved by thread blocks or by proxies."""
     machine, carried, moves = run.machine, run.machine.transfers, run.moves
     times = np.zeros(len(machine.capacity))
-    works = moves & (machine.move > 0)
+    works = np.where(moves & (machine.move > 0), run.parts, 0.0)
     np.add.at(times, machine.uses.index, machine.weight * works[machine.uses.owner()])
     far = np.flatnonzero(carried.carries & moves[carried.owner])
     uses = carried.uses.take(carried.pair[far])
-    np.add.at(times, uses.index, machine.plan.channels)
-    each = run.payload * (run.batches - 1) + run.last
-    return times * each / run.request.costs.efficiency
+    np.add.at(
+        times, uses.index, machine.plan.channels * run.parts[carried.owner[far]][uses.owner()]
+    )
+    return times / run.request.costs.efficiency
 
 
 def _machine(n: int = 4) -> Machine:
-    from hccc.base.diagnostics import Source
-    from hccc.driver.compilation import compile_text
-
     source = (
         f"ResCCLAlgo(nRanks={n}, AlgoName='a', OpType='Allgather', GPUPerNode={n}, NICPerNode={n}):"
         "\n    for r in range(nRanks):\n        for d in range(1, nRanks):\n"
@@ -179,7 +199,11 @@ def _machine(n: int = 4) -> Machine:
 
 @pytest.mark.parametrize(
     ("request_", "code"),
-    [(Request(1 << 40, micro_batch=16), "E461"), (Request(1, costs=Costs()), None)],
+    [
+        (Request(1 << 40, micro_batch=16), "E461"),
+        (Request(1, costs=Costs()), None),
+        (Request(1, lengths=(1, 1, 1, 1)), "E415"),
+    ],
 )
 def test_what_cannot_be_simulated(request_: Request, code: str | None) -> None:
     if code is None:
@@ -200,3 +224,27 @@ def test_impossible_costs_are_refused() -> None:
     for wrong in ({"step": -1.0}, {"efficiency": 0.0}, {"efficiency": 2.0}):
         with pytest.raises(UserError):
             Costs(**wrong)
+
+
+def test_lengths_of_blocks() -> None:
+    """As long as the longest, blocks take what they take without lengths; else less, down to the
+    time of waits. Lengths that there is no room for are refused."""
+    machine = _uneven(3)
+    even = simulate(machine, Request(9000)).time
+    assert simulate(machine, Request(9000, lengths=(3000,) * 9)).time == even
+    less = simulate(machine, Request(9000, lengths=(1500,) * 9)).time
+    none = simulate(machine, Request(9000, skew="empty")).time
+    assert none == simulate(machine, Request(0)).time < less < even
+    for lengths in ((3001,) * 9, (-1,) * 9, (1,) * 4):
+        with pytest.raises(UserError, match="E421"):
+            simulate(machine, Request(9000, lengths=lengths))
+
+
+def _uneven(n: int) -> Machine:
+    source = (
+        f"ResCCLAlgo(nRanks={n}, AlgoName='a', OpType='Alltoallv', GPUPerNode={n}, nChunks={n * n},"
+        f" NICPerNode={n}):\n    for r in range(nRanks):\n        for d in range(1, nRanks):\n"
+        "            transfer(r, (r + d) % nRanks, 0, r * nRanks + (r + d) % nRanks, recv)\n"
+    )
+    plan = compile_text(Source("a", source), Options()).plan
+    return prepare(plan, uniform(n, n, n, link=Rate(10.0, 1, 2.0), device=Device(block=1e6)))

@@ -114,7 +114,7 @@ class CallTiming:
         large = len(plan) > self.max_instances
         if plan.channels not in self._machines:
             self._machines[plan.channels] = prepare(plan, self.topology)
-        _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)
+        _, micro = batches_of(plan, pieces(plan, size)[0], 0)
         if self._alone and not plan.max_window:
             window = 0
         request = Request(size, max(1, math.ceil(micro)), window, in_place)
