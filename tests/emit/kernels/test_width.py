@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from itertools import product
@@ -14,7 +15,18 @@ from hypothesis import strategies as st
 from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Coord, Form, Grid, Lookup, Split, Sum, Term, values
-from hccc.emit.kernels.width import INT, LONG, _computed, code, fits_int, text
+from hccc.emit.kernels.width import (
+    INT,
+    LONG,
+    Value,
+    _computed,
+    _modulo,
+    _over,
+    _times,
+    code,
+    fits_int,
+    text,
+)
 from tests.emit import cints
 
 FEW = 3  # values of an axis: its least, its largest, and one between
@@ -173,6 +185,21 @@ def test_every_operation_is_wide(form: Form, wanted: str) -> None:
     assert code(form, grid, lambda _: "t") == f"static_cast<int>({wanted})"
     if fits_int(values(form, small)) and str(INT) not in wanted:
         assert code(form, small, lambda _: "t") == text(form, lambda _: "t")
+
+
+@given(st.integers(-40, 40), st.integers(0, 40), st.integers(1, 20))
+def test_an_interval_has_all_values(low: int, more: int, by: int) -> None:
+    """Of a remainder, limits are known: those of the dividend and of the divisor, and 0."""
+    dividends = range(low, low + more + 1)
+    a, b = Value("a", low, low + more, False, True), Value(str(by), by, by, False, True)
+    quotients = [math.trunc(x / by) for x in dividends]
+    rests = [x - by * q for x, q in zip(dividends, quotients, strict=True)]
+    product, quotient, rest = _times(a, b), _over(a, b), _modulo(a, b)
+    assert (product.low, product.high) == (low * by, (low + more) * by)
+    assert (quotient.low, quotient.high) == (quotients[0], quotients[-1])
+    assert rest.low <= min(0, *rests) <= max(0, *rests) <= rest.high
+    if 0 in dividends:
+        assert (rest.low, rest.high) == (min(rests), max(rests))
 
 
 @pytest.mark.parametrize("wide", [False, True])
