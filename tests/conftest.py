@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.installed import Installed, root_of, shared
 
@@ -18,6 +19,8 @@ Golden = Callable[[str, str], None]
 UPDATE = "look at the text, then run pytest with --update-golden"
 LEVELS = {"not slow": "-O0", "slow": "-O1"}  # of the suites; users have -O3
 _PASSED = pytest.StashKey[bool]()
+# Of scripts/mutate, which asks whether a test fails, not for the least example.
+settings.register_profile("mutants", deadline=None, phases=(Phase.explicit, Phase.generate))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
