@@ -19,18 +19,23 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
-_FUNCTION = re.compile(r"^HCCC_FN .*hccc_half_(?:up|down)\(.*\{(?:.*\}|\n(?:.*\n)*?\})$", re.M)
 _INSTRUCTION = re.compile(r'asm\("([\w.]+) %0, %1;" : "=\w"\((\w+)\) : "\w"\((\w+)\)\);')
+
+
+def functions(target: str, *names: str) -> str:
+    """Returns the text of a port's functions."""
+    text = (INCLUDE / "hccc" / f"port_{target}.h").read_text()
+    each = rf"^HCCC_FN .*\b(?:{'|'.join(names)})\(.*\{{(?:.*\}}|\n(?:.*\n)*?\}})$"
+    found = [one.group(0) for one in re.finditer(each, text, re.M)]
+    assert len(found) == len(names), found
+    return "\n".join(found)
 
 
 def conversions(target: str) -> str:
     """Returns the text of a port's float16 conversions, with functions for PTX's instructions."""
-    text = (INCLUDE / "hccc" / f"port_{target}.h").read_text()
-    found = [one.group(0) for one in _FUNCTION.finditer(text)]
-    assert len(found) == 2, found
-    return "\n".join(
-        _INSTRUCTION.sub(lambda m: f"{m[2]} = ptx_{m[1].replace('.', '_')}({m[3]});", one)
-        for one in found
+    return _INSTRUCTION.sub(
+        lambda m: f"{m[2]} = ptx_{m[1].replace('.', '_')}({m[3]});",
+        functions(target, "hccc_half_up", "hccc_half_down"),
     )
 
 
