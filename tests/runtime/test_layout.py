@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import re
 import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hccc.base.diagnostics import UserError
@@ -32,6 +33,7 @@ from hccc.runtime.abi import (
     WindowRecord,
 )
 from hccc.runtime.build import Variant, build_library
+from hccc.runtime.fault import WaitKind
 from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, PEER, LayoutShape
 from hccc.runtime.recording import STRIDE
 from hccc.runtime.request import LaunchRequest, ticks_of
@@ -119,6 +121,13 @@ def test_structures_agree(header: ctypes.CDLL) -> None:
     ]
 
 
+def test_kinds_of_waits_agree() -> None:
+    text = (INCLUDE / "hccc" / "hccc.h").read_text()
+    (kinds,) = re.findall(r"^enum hccc_wait_kind \{(.*?)^\};", text, re.S | re.M)
+    found = re.findall(r"\bHCCC_(?:WAIT_)?(\w+) = (\d+)", kinds)
+    assert found == [(kind.name, str(kind.value)) for kind in WaitKind]
+
+
 def test_a_fault_that_is_reset_says_nothing(header: ctypes.CDLL) -> None:
     assert header.reset()
 
@@ -181,6 +190,24 @@ def test_what_is_too_large_agrees(
     assert status == (0 if fits else 4), problem
 
 
+TOO_MANY = MOST_BYTES + 1
+sums = st.integers(0, 62).map(lambda k: 1 << k) | st.integers(0, TOO_MANY) | st.just(TOO_MANY)
+sums |= sums.map(lambda n: MOST_BYTES - n).filter(lambda n: n >= 0)
+
+
+@settings(deadline=None)
+@given(sums, sums, st.integers(-1, 1))
+def test_sums_and_products_end_at_too_many(header: ctypes.CDLL, a: int, b: int, by: int) -> None:
+    near = max(0, min(MOST_BYTES - a + by, TOO_MANY)), MOST_BYTES // max(a, 1) + by
+    for name in ("plus", "times"):
+        function = getattr(header, name)
+        function.restype, function.argtypes = ctypes.c_longlong, [ctypes.c_longlong] * 2
+        for other in (b, *(n for n in near if 0 <= n <= TOO_MANY)):
+            exact = a + other if name == "plus" else a * other
+            assert function(a, other) == min(exact, TOO_MANY)
+
+
+@example(MOST_BYTES, 1, 1)
 @given(st.integers(-3, 99) | counts, st.integers(-3, 99) | counts, st.sampled_from([0, 1, 8]))
 def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, size: int) -> None:
     header.buffer_bytes.restype = ctypes.c_longlong

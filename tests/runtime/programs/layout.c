@@ -63,6 +63,10 @@ int checked_abi(const hccc_shape *s, int which) {
   return hccc_check_call(*s, 4, &comm, &call);
 }
 
+long long plus(long long a, long long b) { return hccc_plus(a, b); }
+
+long long times(long long a, long long b) { return hccc_times(a, b); }
+
 long long buffer_bytes(long long blocks, long long count, int size) {
   return hccc_buffer_bytes(blocks, count, size);
 }
