@@ -12,16 +12,11 @@ namespace {
 
 bool is(const char *a, const char *b) { return !strcmp(a, b); }
 
-// Bytes from the beginning of one buffer to the other, in place, as in NCCL.
-struct Place {
-  long long send_past_receive, receive_past_send;
-};
-
-Place place_of(const char *collective, int rank, long long block) {
+// Returns the bytes from the beginning of the receive buffer to the send buffer, in place, as in NCCL.
+long long place_of_send(const char *collective, int rank, long long block) {
   const long long own = rank * block;
-  if (is(collective, "Allgather") || is(collective, "Gather")) return {own, -own};
-  if (is(collective, "Reducescatter") || is(collective, "Scatter")) return {-own, own};
-  return {0, 0};
+  if (is(collective, "Allgather") || is(collective, "Gather")) return own;
+  return is(collective, "Reducescatter") || is(collective, "Scatter") ? -own : 0;
 }
 
 bool overlap(const Buffers &b) {
@@ -67,8 +62,7 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) 
   if (bits % static_cast<uintptr_t>(align))
     throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %d bytes, as its elements are", align));
   if (found.send && found.receive) {
-    const Place place = place_of(library.collective, rank, count * size);
-    found.in_place = found.send == found.receive + place.send_past_receive;
+    found.in_place = found.send == found.receive + place_of_send(library.collective, rank, count * size);
     if (!found.in_place && overlap(found))
       throw Error(hcccInvalidArgument, "send and receive overlap, and not as they do in place");
   }

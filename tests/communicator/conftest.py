@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import pytest
 
 from hccc.ir.plan import Plan
 from hccc.runtime.communicator.kernels import built
+from hccc.runtime.communicator.runtime_library import COMMUNICATOR
 from tests.communicator import cuda
 from tests.emit import plans
+from tests.runtime.handwritten import INCLUDE
 
 Library = Callable[[Plan], Path]
 
@@ -40,3 +44,20 @@ def sums(library: Library) -> Path:
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Builds a CUDA runtime that works on the CPU."""
     return cuda.working_runtime(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """Compiles what the runtime library computes of places in memory and of arguments."""
+    library = tmp_path_factory.mktemp("places") / "places.so"
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w"]
+    folders = [COMMUNICATOR.source.parent, INCLUDE, *COMMUNICATOR.include]
+    include = [f"-I{folder}" for folder in folders]
+    source = Path(__file__).parent / "places.cpp"
+    subprocess.run(["g++", *flags, *include, str(source), "-o", str(library), "-ldl"], check=True)
+    found = ctypes.CDLL(str(library))
+    found.moved_as.restype = ctypes.c_char_p
+    found.pieces.restype, found.pieces.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    found.pieces_take.restype = ctypes.c_long
+    found.pieces_give.restype = ctypes.c_size_t
+    return found
