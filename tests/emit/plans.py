@@ -97,10 +97,10 @@ def broadcast(n: int, root: int = 1) -> Program:
     return program("star", OpType.BROADCAST, n, rows, chunks=1, root=root)
 
 
-def alltoall(n: int) -> Program:
+def alltoall(n: int, **options: int) -> Program:
     """Makes an AllToAll of one transfer a pair."""
     rows = [(s, (s + k) % n, k, s * n + (s + k) % n, 4, 0) for k in range(1, n) for s in range(n)]
-    return program("a2a", OpType.ALLTOALL, n, rows, chunks=n * n)
+    return program("a2a", OpType.ALLTOALL, n, rows, chunks=n * n, **options)
 
 
 def compiled(

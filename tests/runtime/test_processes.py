@@ -45,9 +45,9 @@ def ring(n: int = 4, transport: Transport = Transport.DIRECT) -> Plan:
     return plans.compiled(plans.ring_allreduce(n), transport=transport)
 
 
-def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
+def mixed(network: str, nodes: int = 2, gpus: int = 2, channels: int = 1) -> Plan:
     """Compiles a hierarchical mesh between memory domains."""
-    mesh = plans.hierarchical_mesh(nodes, gpus)
+    mesh = plans.hierarchical_mesh(nodes, gpus, channels=channels)
     return driver.compile_program(mesh, Options(network_lowering=network)).plan
 
 
@@ -84,6 +84,17 @@ def test_blocks_of_other_collectives(tmp_path: Path) -> None:
     assert_right(world, world.run([(0, 2), (2, 1), (3, 1)], launches), launches)
 
 
+def test_a_network_puts_what_a_call_in_place_has_saved(tmp_path: Path) -> None:
+    """A copy of the input in scratch, where the output takes its place before it is sent."""
+    program = plans.alltoall(4, gpus=2, channels=2)
+    plan = driver.compile_program(program, Options(network_lowering="put")).plan
+    world = Processes(plan, tmp_path, dtype="uint32")
+    launches = [Launch(300, (1, 4096), (1, 4096), in_place=True), Launch(99)]
+    assert world.shape.stage > 1
+    world.fill(launches)
+    assert_right(world, world.run([(0, 2), (2, 2)], launches, "domain=2"), launches)
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("late", [slow(0), 1])
 @pytest.mark.parametrize("network", ["slots", "put"])
@@ -109,7 +120,7 @@ def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -
 def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Path) -> None:
     """Windows, offsets in them, slots and counters are counted in long longs."""
     kinds = "signed-integer-overflow,shift,bounds,integer-divide-by-zero,pointer-overflow"
-    world = Processes(mixed(network), tmp_path, flags=(f"-fsanitize={kinds}",))
+    world = Processes(mixed(network, channels=2), tmp_path, flags=(f"-fsanitize={kinds}",))
     world.fill(SEVERAL)
     done = world.run([(0, 2), (2, 2)], SEVERAL, "domain=2")
     assert_right(world, done, SEVERAL)
@@ -171,7 +182,7 @@ def test_a_proxy_reads_windows_only(tmp_path: Path) -> None:
         (TIMEOUT, WaitKind.NOT_IN_WINDOW, 0)
     }
     world.reset()
-    shared = [Launch(500, (0, 0), (1, 0))]
+    shared = [Launch(500, (0, 0), (1, 0)), Launch(400, (1, 4096 * 9), (0, 4096 * 7))]
     world.fill(shared)
     assert_right(world, world.run(groups, shared, "domain=1"), shared)
 

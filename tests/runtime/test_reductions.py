@@ -34,17 +34,20 @@ static void run(hccc_T* const* at, unsigned n) {
   pointers.offset = 0;
   hccc_reduce_copy<HCCC_REDUCE | HCCC_FINAL>(pointers, n);
 }
+extern "C" void NAME_1(void* const* at, unsigned n) {
+  run<1>(reinterpret_cast<hccc_T* const*>(at), n);
+}
 extern "C" void NAME_2(void* const* at, unsigned n) {
   run<2>(reinterpret_cast<hccc_T* const*>(at), n);
 }
-extern "C" void NAME_5(void* const* at, unsigned n) {
-  run<5>(reinterpret_cast<hccc_T* const*>(at), n);
+extern "C" void NAME_7(void* const* at, unsigned n) {
+  run<7>(reinterpret_cast<hccc_T* const*>(at), n);
 }
 """
 
 
 def body(target: str, pairs: Sequence[tuple[str, str]], place: Path) -> ctypes.CDLL:
-    """Builds a target's body for each of the pairs: functions DTYPE_OP_2 and DTYPE_OP_5."""
+    """Builds a target's body for each of the pairs: functions DTYPE_OP_1, _2 and _7."""
     if target == "cpu":
         (place / "hccc").symlink_to(INCLUDE / "hccc")
     else:
@@ -141,7 +144,7 @@ def test_every_reduction_of_every_type(
     library, rng = body(target, pairs, tmp_path), np.random.default_rng(28)
     for dtype, op in pairs:
         size = BY_NAME[dtype].bytes
-        for k, n, shift in ((2, 4003, 0), (5, 1001, 0), (5, 1001, 1), (2, 3, 1)):
+        for k, n, shift in ((1, 99, 0), (2, 4003, 0), (7, 1001, 0), (7, 1001, 1), (2, 3, 1)):
             values = [drawn(rng, dtype, n) for _ in range(k)]
             memory = [aligned_zeros((n + 1) * size).view(DTYPES[dtype]) for _ in range(k + 1)]
             places = [one[shift : shift + n] for one in memory]

@@ -41,6 +41,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 QUICK = ("ring_allreduce", "direct_gather")
+WIRE = Wire(copy_on_arrival=True)
 TRANSPORTS = {
     "direct": Options(transport=Transport.DIRECT),
     "staged": Options(transport=Transport.STAGED),
@@ -49,16 +50,12 @@ TRANSPORTS = {
 }
 
 
-def communicator(plan: Plan, place: Path) -> CpuLauncher:
+def communicator(plan: Plan, place: Path, wire: Wire = WIRE) -> CpuLauncher:
     """Makes a launcher of a plan's kernel; a network joins a mixed plan's memory domains."""
     directory.write(place, directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan)))
     mixed = plan.transport is Transport.MIXED
     domain = tuple(map(int, plan.memory_domain))
-    network = (
-        RankNetwork(domain, tuple(range(plan.n_ranks)), Wire(copy_on_arrival=True))
-        if mixed
-        else None
-    )
+    network = RankNetwork(domain, tuple(range(plan.n_ranks)), wire) if mixed else None
     source = place / f"{plan.name}{CPU.suffix}"
     return CpuLauncher(source, plan.name, shape_of(plan), plan.collective, network=network)
 
@@ -113,6 +110,23 @@ def test_few_or_no_elements(path: Path, transport: str, tmp_path: Path) -> None:
         kernel.launch(send, receive, LaunchRequest(count, "uint32", "sum"))
         want = patterns.expected(p)
         assert sum(patterns.wrong(receive[r], want.at(r)) for r in range(c.n_ranks)) == 0
+
+
+def test_a_proxy_ring_with_room_for_few_transfers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a network that takes 16 µs for each message: who takes one too early has another's."""
+    plan = driver.compile_program(plans.ring_allreduce(4, gpus=2), TRANSPORTS["slots"]).plan
+    slow = Wire(bandwidth=0.001, copy_on_arrival=True)
+    p = Pattern(plan.collective, "uint32", "sum", 99, 1)
+    send = [patterns.inputs(p, r) for r in range(4)]
+    for length in (1, 2):
+        monkeypatch.setattr("hccc.runtime.network.RING", length)
+        receive = [np.zeros(99, np.uint32) for _ in range(4)]
+        request = LaunchRequest(99, "uint32", "sum", micro_batch=16, timeout=5)
+        communicator(plan, tmp_path, slow).launch(send, receive, request)
+        want = patterns.expected(p)
+        assert sum(patterns.wrong(receive[r], want.at(r)) for r in range(4)) == 0
 
 
 # Many

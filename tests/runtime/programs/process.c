@@ -25,7 +25,7 @@ static long long number(int argc, char **argv, const char *name, long long other
 }
 
 static long long flag_bytes, scratch_bytes, window_bytes;
-static hccc_window windows[MOST_RANKS][WINDOWS];
+static hccc_window windows[MOST_RANKS][WINDOWS + 1]; /* the last is none: it is not counted */
 static hccc_rank all[MOST_RANKS];  /* as the proxy reaches them */
 static hccc_rank seen[MOST_RANKS]; /* as kernels do */
 static hccc_proxy_ring rings[MOST_RANKS];
@@ -52,6 +52,7 @@ static void map_rank(int file, int rank, long long hole) {
   }
   all[rank].flags = mapped(file, base, flag_bytes);
   all[rank].scratch = mapped(file, base + flag_bytes, scratch_bytes);
+  windows[rank][WINDOWS] = (hccc_window)HCCC_ALL_MEMORY;
   all[rank].windows = windows[rank];
   all[rank].n_windows = WINDOWS;
 }
