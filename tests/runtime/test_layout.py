@@ -222,6 +222,7 @@ def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, 
     [
         ({"count": 1 << 36, "micro_batch_bytes": 16}, 4),  # 2^31 micro-batches and more
         ({"count": (1 << 33) - 8, "micro_batch_bytes": 16}, 0),
+        ({"count": (1 << 33) - 4, "micro_batch_bytes": 16}, 0),
         ({"count": 1 << 62}, 4),
         ({"count": -1}, 2),
         ({"micro_batch_bytes": -1}, 2),
@@ -245,6 +246,109 @@ def test_more_blocks_than_a_launch_has_are_refused(header: ctypes.CDLL) -> None:
     assert refused(header, shape, 4, count=1) == 4
     assert refused(header, shape, 4, count=1, n_local=256) == 0
     assert refused(header, shape, 4, count=1, n_local=257) == 4
+
+
+def test_places_beyond_the_most_bytes_are_refused(header: ctypes.CDLL) -> None:
+    """Of the last chunk of the last block of a user buffer, also where no buffer has so many."""
+    shape, count = LayoutShape(1, 1 << 30, 1, 1, 0, 0, 0, 0, 0, 1), (1 << 42) - (1 << 22)
+    assert refused(header, shape, 1, count=count, micro_batch_bytes=1 << 30) == 0
+    assert refused(header, shape, 1, count=count + 1, micro_batch_bytes=1 << 30) == 4
+    assert refused(header, LayoutShape(1, INT, 1 << 30, 1, 0, 0, 0, 0, 0, 1), 8, count=1) == 4
+
+
+def test_tables_that_are_refused(header: ctypes.CDLL) -> None:
+    ranks, fault, local = (RankRecord * 2)(), FaultRecord(), LocalRecord()
+    for name, values in {
+        "flags_at": {0: 0, 128: 0, 256: 0, -128: 2, 4: 2, 129: 2},
+        "ranks": {0: 2},
+        "fault": {0: 2},
+        "n_ranks": {1: 2, 3: 2},
+        "local": {0: 2},
+    }.items():
+        for value, status in values.items():
+            comm = CommRecord.of(2, ctypes.addressof(ranks), ctypes.addressof(fault))
+            call = CallRecord.of(n_local=1, local=ctypes.addressof(local))
+            setattr(call if name == "local" else comm, name, value)
+            found = header.checked_tables(ctypes.byref(comm), ctypes.byref(call))
+            assert found == status, (name, value)
+    assert header.checked_tables(None, ctypes.byref(call)) == 2
+    assert header.checked_tables(ctypes.byref(comm), None) == 2
+
+
+def test_proxy_rings_that_are_refused(header: ctypes.CDLL) -> None:
+    sizes = (ctypes.sizeof(ProxyRingRecord), ctypes.sizeof(TransferRecord))
+    good = dict(zip(("size", "transfer_size"), sizes, strict=True), length=8)
+    good |= dict.fromkeys(("entries", "submitted", "taken", "completed"), 4096)
+    for name, values in {
+        "length": {1: 0, 2: 0, 1 << 31: 0, 0: 2, 3: 2, 6: 2, 12: 2},
+        "size": {sizes[0] + 8: 7},
+        "transfer_size": {sizes[1] - 8: 7},
+        **{name: {0: 2} for name in ("entries", "submitted", "taken", "completed")},
+    }.items():
+        for value, status in values.items():
+            ring = ProxyRingRecord(**{**good, name: value})
+            assert header.checked_ring(ctypes.byref(ring)) == status, (name, value)
+
+
+def test_lengths_of_blocks_that_are_refused(header: ctypes.CDLL) -> None:
+    for lengths, status in (
+        ([0, 5, 9], 0),
+        ([9, 9, 9, 99], 0),  # only three are lengths
+        ([10, 0, 0], 2),
+        ([0, 0, 10], 2),
+        ([-1, 0, 0], 2),
+    ):
+        table = (ctypes.c_longlong * len(lengths))(*lengths)
+        assert header.checked_lengths(table, 3, ctypes.c_longlong(9)) == status
+    assert header.checked_lengths(None, 3, ctypes.c_longlong(9)) == 0
+
+
+def test_scratch_of_what_is_no_call(header: ctypes.CDLL) -> None:
+    header.scratch.restype = ctypes.c_longlong
+    shape = c_shape(LayoutShape(2, 1, 1, 1, 0, 1, 0, 0, 0, 1))
+    calls = ((3, 4, 16), (3, 16, 48), (-1, 4, -1), (3, 0, -1), (3, 17, -1), (2**63 - 1, 1, -1))
+    for count, size, wanted in calls:
+        assert header.scratch(shape, ctypes.c_longlong(count), size) == wanted
+
+
+@pytest.mark.parametrize("n_local", [1, 2])
+@pytest.mark.parametrize(("window", "in_place"), [(0, 0), (1, 1), (3, 5)])
+def test_parameters_of_a_call(
+    header: ctypes.CDLL, window: int, in_place: int, n_local: int
+) -> None:
+    shape, table = STAGED, (ctypes.c_longlong * 1)(7)
+    local = (LocalRecord * 2)(LocalRecord(16, 32, 48), LocalRecord(64, 80, 96))
+    comm = CommRecord.of(shape.ranks, 256, 512, 128)
+    call = CallRecord.of(
+        count=5000,
+        micro_batch_bytes=1024,
+        timeout_s=2.0,
+        join_timeout_s=0.5,
+        in_place=in_place,
+        window=window,
+        first_rank=1,
+        n_local=n_local,
+        local=ctypes.addressof(local),
+        signature=99,
+        blocks=ctypes.addressof(table),
+    )
+    found, cut = Params(), shape.sizes(5000, 4, 1024)
+    header.params_of(c_shape(shape), ctypes.byref(comm), ctypes.byref(call), ctypes.byref(found))
+    assert cut.batches > 3
+    assert (found.ranks, found.fault, found.flags_at) == (256, 512, 128)
+    assert (found.count, found.part, found.micro) == (5000, cut.part, cut.micro)
+    assert (found.batches, found.window) == (cut.batches, window or cut.batches)
+    assert (found.timeout, found.join_timeout) == (2 * 10**9, 10**9 // 2)
+    assert (found.first_rank, found.in_place, found.signature) == (1, bool(in_place), 99)
+    assert found.blocks == ctypes.addressof(table)
+    one = (found.one.input, found.one.output, found.one.proxy_ring)
+    if n_local == 1:
+        assert (found.local, one) == (None, (16, 32, 48))
+    else:
+        assert (found.local, one) == (ctypes.addressof(local), (None, None, None))
+    nothing = CallRecord.of(count=0, n_local=1, local=ctypes.addressof(local))
+    header.params_of(c_shape(shape), ctypes.byref(comm), ctypes.byref(nothing), ctypes.byref(found))
+    assert (found.batches, found.window, found.timeout) == (0, 1, 1 << 62)
 
 
 @given(st.floats(0, allow_nan=False) | st.just(math.inf), st.sampled_from([10**8, 10**9]))

@@ -63,6 +63,26 @@ int checked_abi(const hccc_shape *s, int which) {
   return hccc_check_call(*s, 4, &comm, &call);
 }
 
+/* What hccc_check_call says of a call of one rank with these tables. */
+int checked_tables(const hccc_comm *comm, const hccc_call *call) {
+  const hccc_shape shape = {2, 1, 1, 1, 0, 0, 0, 0, 0, 1, 4096};
+  return hccc_check_call(shape, 4, comm, call);
+}
+
+int checked_ring(const hccc_proxy_ring *ring) { return hccc_check_proxy_ring(ring); }
+
+int checked_lengths(const long long *blocks, int lengths, long long count) {
+  return hccc_check_lengths(blocks, lengths, count);
+}
+
+long long scratch(const hccc_shape *s, long long count, int size) {
+  return hccc_scratch_bytes(*s, count, size, 0);
+}
+
+void params_of(const hccc_shape *s, const hccc_comm *comm, const hccc_call *call, hccc_params *out) {
+  *out = hccc_params_of(*s, 4, comm, call, 1e9);
+}
+
 long long plus(long long a, long long b) { return hccc_plus(a, b); }
 
 long long times(long long a, long long b) { return hccc_times(a, b); }
