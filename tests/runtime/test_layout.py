@@ -271,8 +271,8 @@ def test_tables_that_are_refused(header: ctypes.CDLL) -> None:
             setattr(call if name == "local" else comm, name, value)
             found = header.checked_tables(ctypes.byref(comm), ctypes.byref(call))
             assert found == status, (name, value)
-    assert header.checked_tables(None, ctypes.byref(call)) == 2
-    assert header.checked_tables(ctypes.byref(comm), None) == 2
+    assert header.checked_tables(None, ctypes.byref(CallRecord.of())) == 2
+    assert header.checked_tables(ctypes.byref(CommRecord.of(2, 8, 8)), None) == 2
 
 
 def test_proxy_rings_that_are_refused(header: ctypes.CDLL) -> None:
