@@ -311,6 +311,26 @@ def test_scratch_of_what_is_no_call(header: ctypes.CDLL) -> None:
         assert header.scratch(shape, ctypes.c_longlong(count), size) == wanted
 
 
+def test_plans_of_a_catalogue(header: ctypes.CDLL) -> None:
+    comm = ctypes.byref(CommRecord.of(2, 8, 8))
+    for count, size, in_place, plan in (
+        (0, 4, 0, 0),
+        (24, 4, 0, 0),
+        (25, 4, 0, 1),
+        (99, 1, 0, 0),
+        (1 << 62, 16, 0, 1),
+        (0, 4, 3, 1),
+        (-1, 4, 0, -2),
+        (5, 0, 0, -2),
+    ):
+        call = CallRecord.of(count=count, in_place=in_place)
+        assert header.picked(comm, ctypes.byref(call), size) == plan
+    assert header.picked(None, ctypes.byref(CallRecord.of()), 4) == -2
+    assert header.picked(comm, None, 4) == -2
+    below = CommRecord.of(2, 8, 8, -128)
+    assert header.picked(ctypes.byref(below), ctypes.byref(CallRecord.of()), 4) == -2
+
+
 @pytest.mark.parametrize("n_local", [1, 2])
 @pytest.mark.parametrize(("window", "in_place"), [(0, 0), (1, 1), (3, 5)])
 def test_parameters_of_a_call(
