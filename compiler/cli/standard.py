@@ -11,12 +11,14 @@ from hccc.base.dtypes import NAMES as DTYPES
 from hccc.base.dtypes import OPS
 from hccc.cli.progress import progress
 from hccc.cli.types import File
-from hccc.ir.op_type import NAMES as COLLECTIVES
+from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
 
 @click.command(short_help="Make the library of a standard collective.")
 @click.option("--ranks", type=click.IntRange(1, 1024), required=True, help="Of one host.")
-@click.option("--collective", type=click.Choice(COLLECTIVES), required=True, help="Which.")
+@click.option(
+    "--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), required=True, help="Which."
+)
 @click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Of elements.")
 @click.option("--op", type=click.Choice(OPS), default="sum", help="Of what reduces.")
@@ -29,13 +31,14 @@ def standard(
     A communicator runs this when a call has no library: built-in algorithms, proved, the best for
     each size by the figures of HCCC_CLUSTER (a file of `hccc profile --device cpu`), or usual ones.
     """
-    from hccc.ir.collective import collective_named
+    from hccc.ir.collective import OpType, spelled
     from hccc.standard.libraries import build_standard
 
     if root >= ranks:
         raise click.BadParameter(f"{root} is no rank of {ranks}.", param_hint="'--root'")
     with progress():
-        made = build_standard(collective_named(collective), ranks, [dtype], [op], root)
+        op_type, uneven = spelled(collective) or (OpType.ALLREDUCE, False)
+        made = build_standard(op_type, ranks, [dtype], [op], root, uneven=uneven)
         if output is not None:
             from hccc.base.files.writing import beside, check_place, named_errors
 

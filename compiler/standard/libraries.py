@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hccc.base.progress import tell
@@ -28,25 +29,30 @@ _WEIGHED = ("direct", "recursive", "binomial")
 _RINGS = 4  # ranks at most
 
 
-def programs(op: OpType, ranks: int, root: int = 0) -> list[Program]:
-    """Returns the programs of a collective that are weighed, verified."""
+def programs(op: OpType, ranks: int, root: int = 0, *, uneven: bool = False) -> list[Program]:
+    """Returns the programs of a collective that are weighed, verified. uneven: blocks have lengths
+    of their own."""
     where = host_cluster(ranks)
     if ranks == 1:  # without transfers
-        return [verify(direct(where, op))]
-    names = [*_WEIGHED, *(["ring"] if ranks <= _RINGS else [])]
-    found = [name for name in registry.serving(op) if name in names]
-    return [verify(registry.make(name, where, op, root)) for name in found]
+        made = [direct(where, op)]
+    else:
+        names = [*_WEIGHED, *(["ring"] if ranks <= _RINGS else [])]
+        found = [name for name in registry.serving(op) if name in names]
+        made = [registry.make(name, where, op, root) for name in found]
+    if uneven:
+        made = [replace(one, collective=replace(one.collective, uneven=True)) for one in made]
+    return [verify(one) for one in made]
 
 
-def standard_library(op: OpType, ranks: int, root: int = 0) -> Catalogue:
+def standard_library(op: OpType, ranks: int, root: int = 0, *, uneven: bool = False) -> Catalogue:
     """Compiles and proves the library of a collective for ranks of one host.
 
     Raises:
         UserError: anything wrong with the cluster of HCCC_CLUSTER.
     """
     tell("Making programs")
-    weighed = programs(op, ranks, root)
-    name = f"standard_{op.value.lower()}"
+    weighed = programs(op, ranks, root, uneven=uneven)
+    name = f"standard_{weighed[0].collective.name.lower()}"
     options = Options(sizes=SIZES)
     made = compile_library(weighed, options, host_cluster(ranks), name=name)
     return made.catalogue
@@ -58,6 +64,8 @@ def build_standard(
     dtypes: Sequence[str],
     reductions: Sequence[str] = ("sum",),
     root: int = 0,
+    *,
+    uneven: bool = False,
 ) -> Path:
     """Builds a collective's library for the CPU, for each type and reduction (where nothing is
     reduced, for each width), and returns its file in the user's cache.
@@ -65,7 +73,7 @@ def build_standard(
     Raises:
         UserError: E412 to E414 it cannot be built; what `standard_library` raises.
     """
-    catalogue = standard_library(op, ranks, root)
+    catalogue = standard_library(op, ranks, root, uneven=uneven)
     cpu = next(target for target in TARGETS if target.name == "cpu")
     place = kept(outputs.kernels(catalogue, [cpu]))
     return built(place, dtypes, reductions)

@@ -19,6 +19,16 @@ long long place_of_send(const char *collective, int rank, long long block) {
   return is(collective, "Reducescatter") || is(collective, "Scatter") ? -own : 0;
 }
 
+// Throws Error where a buffer with elements is null, or not aligned to them.
+void check_addresses(const Buffers &b, int size) {
+  if ((b.send_bytes && !b.send) || (b.receive_bytes && !b.receive))
+    throw Error(hcccInvalidArgument, text_of("the %s buffer is null", b.send_bytes && !b.send ? "send" : "receive"));
+  const auto bits = reinterpret_cast<uintptr_t>(b.send) | reinterpret_cast<uintptr_t>(b.receive);
+  const int align = std::min(size, 8);  // a complex128 is two float64
+  if (bits % static_cast<uintptr_t>(align))
+    throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %d bytes, as its elements are", align));
+}
+
 bool overlap(const Buffers &b) {
   return b.send && b.receive && b.send < b.receive + b.receive_bytes &&
          b.receive < b.send + b.send_bytes;
@@ -28,7 +38,7 @@ bool overlap(const Buffers &b) {
 
 bool rooted(const char *collective) {
   return is(collective, "Broadcast") || is(collective, "Reduce") || is(collective, "Gather") ||
-         is(collective, "Scatter");
+         is(collective, "Scatter") || is(collective, "Gatherv") || is(collective, "Scatterv");
 }
 
 void check_words(const Wanted &wanted, int n_ranks) {
@@ -50,22 +60,30 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) 
   const long long receive = hccc_buffer_bytes(library.output_blocks(rank), count, size);
   if (count < 0 || send < 0 || receive < 0)
     throw Error(hcccInvalidArgument, text_of("%zu elements are too many", wanted.count));
-  if ((send && !wanted.send) || (receive && !wanted.receive))
-    throw Error(hcccInvalidArgument, text_of("the %s buffer is null", send && !wanted.send ? "send" : "receive"));
   Buffers found;
   if (send) found.send = static_cast<const char *>(wanted.send);
   if (receive) found.receive = static_cast<char *>(wanted.receive);
   found.send_bytes = static_cast<size_t>(send);
   found.receive_bytes = static_cast<size_t>(receive);
-  const auto bits = reinterpret_cast<uintptr_t>(found.send) | reinterpret_cast<uintptr_t>(found.receive);
-  const int align = std::min(size, 8);  // a complex128 is two float64
-  if (bits % static_cast<uintptr_t>(align))
-    throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %d bytes, as its elements are", align));
+  check_addresses(found, size);
   if (found.send && found.receive) {
     found.in_place = found.send == found.receive + place_of_send(library.collective, rank, count * size);
     if (!found.in_place && overlap(found))
       throw Error(hcccInvalidArgument, "send and receive overlap, and not as they do in place");
   }
+  return found;
+}
+
+Buffers buffers_of_blocks(const Wanted &wanted) {
+  const OwnBlocks &own = *wanted.blocks;
+  const int size = bytes_of_type(wanted.type);
+  Buffers found;
+  found.send = static_cast<const char *>(wanted.send), found.receive = static_cast<char *>(wanted.receive);
+  const int64_t send = own.send.extent(), receive = own.receive.extent();
+  if (send > HCCC_MOST_BYTES / size || receive > HCCC_MOST_BYTES / size)
+    throw Error(hcccInvalidArgument, "the blocks of a buffer have too many elements");
+  found.send_bytes = static_cast<size_t>(send * size), found.receive_bytes = static_cast<size_t>(receive * size);
+  check_addresses(found, size);
   return found;
 }
 
@@ -87,7 +105,7 @@ void check_message(const Message &message, int n_ranks) {
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number) {
   Called made;
   made.number = number;
-  made.count = static_cast<int64_t>(wanted.count);
+  made.count = wanted.blocks ? -1 : static_cast<int64_t>(wanted.count);
   made.type = wanted.type;
   made.op = library.reduces ? wanted.op : -1;
   made.root = wanted.library || wanted.root < 0 ? library.root : wanted.root;

@@ -26,13 +26,16 @@ void make(const Wanted &wanted, hcccComm_t comm) {
   in_turn(comm, [=](const Settings &settings) { comm->of.call(request.wanted(), settings); });
 }
 
+void begin(Wanted wanted, hcccComm_t comm, void *stream) {
+  wanted.stream = stream;
+  if (stream && !comm->of.on_gpu()) put(wanted, comm, stream);
+  else make(wanted, comm);
+}
+
 hcccResult_t call(const Wanted &wanted, hcccComm_t comm, void *stream) {
   return caught(comm, [&] {
     check(comm);
-    Wanted own = wanted;
-    own.stream = stream;
-    if (stream && !comm->of.on_gpu()) put(own, comm, stream);
-    else make(own, comm);
+    begin(wanted, comm, stream);
   });
 }
 
@@ -42,6 +45,18 @@ Wanted wanted(const char *collective, const void *send, void *receive, size_t co
   made.collective = collective, made.send = send, made.receive = receive;
   made.count = count, made.type = type, made.op = op, made.root = root;
   return made;
+}
+
+// Makes an uneven call. row: returns the blocks of the send (0) or the receive buffer (1), of so many
+// ranks.
+template <class Row>
+hcccResult_t call_blocks(Wanted wanted, const Row &row, hcccComm_t comm, void *stream) {
+  return caught(comm, [&] {
+    check(comm);
+    const int n = comm->of.n_ranks();
+    wanted.blocks = std::make_shared<const OwnBlocks>(OwnBlocks{row(0, n), row(1, n)});
+    begin(wanted, comm, stream);
+  });
 }
 
 }  // namespace
@@ -92,6 +107,60 @@ HCCC_API hcccResult_t hcccScatter(const void *send, void *receive, size_t count,
 HCCC_API hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDataType_t type,
                                    hcccComm_t comm, void *stream) {
   return hccc::call(hccc::wanted("Alltoall", send, receive, count, type, 0, -1), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccAllGatherv(const void *send, size_t send_count, void *receive, const size_t *receive_counts,
+                                     const size_t *places, hcccDataType_t type, hcccComm_t comm, void *stream) {
+  return hccc::call_blocks(hccc::wanted("Allgatherv", send, receive, send_count, type, 0, -1),
+                           [&](int which, int n) {
+                             return which ? hccc::row_of(receive_counts, places, n, "receive") : hccc::row_of(send_count);
+                           },
+                           comm, stream);
+}
+
+HCCC_API hcccResult_t hcccReduceScatterv(const void *send, const size_t *counts, const size_t *places, void *receive,
+                                         hcccDataType_t type, hcccRedOp_t op, hcccComm_t comm, void *stream) {
+  return hccc::call_blocks(hccc::wanted("Reducescatterv", send, receive, 0, type, op, -1),
+                           [&](int which, int n) {
+                             const hccc::BlockRow all = hccc::row_of(counts, places, n, "send");
+                             return which ? hccc::row_of(counts[comm->of.rank()]) : all;
+                           },
+                           comm, stream);
+}
+
+HCCC_API hcccResult_t hcccGatherv(const void *send, size_t send_count, void *receive, const size_t *receive_counts,
+                                  const size_t *places, hcccDataType_t type, int root, hcccComm_t comm,
+                                  void *stream) {
+  return hccc::call_blocks(hccc::wanted("Gatherv", send, receive, send_count, type, 0, root),
+                           [&](int which, int n) {
+                             if (!which) return hccc::row_of(send_count);
+                             if (comm->of.rank() != root) return hccc::BlockRow();
+                             return hccc::row_of(receive_counts, places, n, "receive");
+                           },
+                           comm, stream);
+}
+
+HCCC_API hcccResult_t hcccScatterv(const void *send, const size_t *send_counts, const size_t *places, void *receive,
+                                   size_t receive_count, hcccDataType_t type, int root, hcccComm_t comm,
+                                   void *stream) {
+  return hccc::call_blocks(hccc::wanted("Scatterv", send, receive, receive_count, type, 0, root),
+                           [&](int which, int n) {
+                             if (which) return hccc::row_of(receive_count);
+                             if (comm->of.rank() != root) return hccc::BlockRow();
+                             return hccc::row_of(send_counts, places, n, "send");
+                           },
+                           comm, stream);
+}
+
+HCCC_API hcccResult_t hcccAllToAllv(const void *send, const size_t *send_counts, const size_t *send_places,
+                                    void *receive, const size_t *receive_counts, const size_t *receive_places,
+                                    hcccDataType_t type, hcccComm_t comm, void *stream) {
+  return hccc::call_blocks(hccc::wanted("Alltoallv", send, receive, 0, type, 0, -1),
+                           [&](int which, int n) {
+                             return which ? hccc::row_of(receive_counts, receive_places, n, "receive")
+                                          : hccc::row_of(send_counts, send_places, n, "send");
+                           },
+                           comm, stream);
 }
 
 HCCC_API hcccResult_t hcccRun(const char *library, const void *send, void *receive, size_t count,

@@ -95,6 +95,16 @@ bool serves(const hccc_library &library, bool in_place) {
                      [&](const hccc_range &range) { return (range.in_place != 0) == in_place; });
 }
 
+// Marks a call as waiting for what other ranks call, while this lives.
+struct Telling {
+  explicit Telling(std::atomic<bool> &mark) : mark(mark) { mark.store(true, std::memory_order_release); }
+  ~Telling() { mark.store(false, std::memory_order_release); }
+  Telling(const Telling &) = delete;
+  Telling &operator=(const Telling &) = delete;
+
+  std::atomic<bool> &mark;
+};
+
 // Marks a call as running until it ends, or, on a GPU, is launched.
 struct Running {
   Running(Monitor &monitor, uint64_t number, double limit_s) : monitor(monitor) {
@@ -340,6 +350,7 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
 // Checks all of a call that can be known before other ranks hear of it. Throws Error; that costs
 // nobody anything.
 Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Settings &settings) const {
+  if (wanted.blocks) return prepare_blocks(wanted);
   const Library &library = libraries_.fit(wanted);
   const hccc_library &description = library.description();
   const int turn = library.turn_of(wanted);
@@ -357,14 +368,35 @@ Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Setting
   return made;
 }
 
+// The same for an uneven call. Its plan is chosen when the lengths of all ranks are known.
+Communicator::Prepared Communicator::prepare_blocks(const Wanted &wanted) const {
+  if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream)))
+    throw Error(hcccInvalidUsage, text_of("%s cannot be captured in a graph: the host compares the lengths of all ranks",
+                                          wanted.collective));
+  const Library &library = libraries_.fit(wanted);
+  const Buffers buffers = buffers_of_blocks(wanted);
+  if (gpu_) gpu_->check_buffers(buffers);
+  check_allocated(buffers.send, buffers.send_bytes);
+  check_allocated(buffers.receive, buffers.receive_bytes);
+  const bool in_place =
+      overlaps_in_place(*wanted.blocks, buffers.send, buffers.receive, bytes_of_type(wanted.type), rank_);
+  // A block that only moves, and stays where it is, is copied over itself.
+  const bool changes = library.description().reduces || !strcmp(wanted.collective, "Alltoallv");
+  return {&library, buffers, false, in_place && changes, 0};
+}
+
 // Returns whether peers reach all of a buffer. Throws Error where it lies in the heap, but in no
 // allocation: it was freed, or reaches beyond its end.
 bool Communicator::reaches(const char *at, size_t bytes) const {
   if (registrations_->reach_of(at, bytes) != Reach::COPIED) return true;
+  check_allocated(at, bytes);
+  return false;
+}
+
+void Communicator::check_allocated(const char *at, size_t bytes) const {
   if (bytes && host_->heap().spans(at) && !host_->heap().has(at, bytes))
     throw Error(hcccInvalidArgument, text_of("%zu bytes at %p are in no allocation of hcccMemAlloc: they were freed, "
                                              "or reach beyond its end", bytes, static_cast<const void *>(at)));
-  return false;
 }
 
 // Checks that there is a plan for so many elements, or for the slices that long calls are cut into.
@@ -373,7 +405,7 @@ void Communicator::check_plan(const Wanted &wanted, const hccc_library &library,
   const int size = bytes_of_type(wanted.type);
   hccc_call call = call_of(wanted.count, in_place, settings.micro_batch_bytes);
   const size_t slice = slice_of(static_cast<size_t>(size), most_blocks(library));
-  if (!network_ && !gpu_) call.count = std::min(call.count, static_cast<long long>(slice));
+  if (!network_ && !gpu_ && !wanted.blocks) call.count = std::min(call.count, static_cast<long long>(slice));
   const hccc_range *range = hccc_range_of(library.catalogue, &call, size);
   const bool fits = range && hccc_fits(hccc_shape_of(library.catalogue, range), static_cast<long long>(wanted.count),
                                        size, call.micro_batch_bytes);
@@ -399,10 +431,18 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   publish(host_->control(rank_), called);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   Running running(*monitor_, called.number, timeout_);
-  const Agreed agreed = agree(prepared, called);
-  if (!called.count) return;
+  std::optional<CopiedBlocks> blocks;
+  if (wanted.blocks) blocks.emplace(copied_blocks(prepared, *wanted.blocks, called));
+  const Agreed agreed = agree(prepared, called, blocks ? &blocks->used : nullptr);
+  std::optional<BlockTable> table;
+  if (blocks) {
+    table.emplace(library.collective, n_ranks_, agreed.told);
+    check_table(*table, wanted, library, called, settings);
+  }
+  if (!(table ? table->longest() : called.count)) return;
   try {
-    perform(prepared, agreed, called, wanted.stream);
+    if (table) perform_blocks(prepared, *blocks, *table, called, wanted.stream);
+    else perform(prepared, agreed, called, wanted.stream);
     running.launched = gpu_ != nullptr;
   } catch (const Error &error) {  // other ranks wait for this one
     if (failure_.code() != hcccSuccess) throw;
@@ -413,16 +453,21 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
 }
 
 // Tells all ranks of this host's memory what this rank calls, and hears it of them, before a byte
-// moves. On a GPU, and between hosts, ranks hear it of their neighbours, in the kernel.
+// moves. On a GPU, and between hosts, ranks hear it of their neighbours, in the kernel; but of an uneven
+// call they tell each other their blocks here. blocks: the own ones; null: of an even call.
 //
 // O(ranks), some 0.1 us each, of a wait that a call begins with anyhow. Throws Error where a rank makes
 // another call: at every rank, and nothing is lost.
-Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called &called) {
-  Agreed found = {prepared.copied, !called.in_place};
-  if (network_ || gpu_) return found;
+Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called &called, const OwnBlocks *blocks) {
+  Agreed found = {prepared.copied, !called.in_place, {}};
+  if (blocks) found.told.resize(told_words(n_ranks_) * static_cast<size_t>(n_ranks_));
+  if (blocks && network_) return tell_hosts(*blocks, called, found.told), found;
+  if (network_ || (gpu_ && !blocks)) return found;
+  const Telling telling(telling_);
   const uint64_t turn = ++agreements_;
   const auto offer_of = [&](int rank) -> Offer & { return host_->control(rank).offers[turn % 2]; };
   store(offer_of(rank_).called, called);
+  if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
   offer_of(rank_).turn.store(turn << 1 | prepared.copied, std::memory_order_release);
   const unsigned long long start = hccc_clock();
   for (int r = 0; r < n_ranks_; ++r) {
@@ -432,7 +477,9 @@ Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called 
     while (there >> 1 < turn) {
       if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
       hccc_back_off(backoff);
-      hccc_sleep_for_part(hccc_clock() - start);
+      const unsigned long long waited = hccc_clock() - start;
+      if (gpu_ && timeout_ > 0 && static_cast<double>(waited) > timeout_ * 1e9) fail_late(called);
+      hccc_sleep_for_part(waited);
       there = offer.turn.load(std::memory_order_acquire);
     }
     const Called other = hccc::load(offer.called);
@@ -440,6 +487,12 @@ Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called 
     if (there >> 1 != turn || other.signature != called.signature)
       throw Error(hcccInvalidUsage, difference(r, other, called));
     found.copied |= there & 1, found.out_of_place |= !other.in_place;
+    if (!blocks) continue;
+    const size_t each = told_words(n_ranks_);
+    const int64_t *its = host_->told_by(r, turn);
+    std::copy(its, its + each, &found.told[each * static_cast<size_t>(r)]);
+    if (offer.turn.load(std::memory_order_acquire) >> 1 != turn)  // it was refused this call and the next
+      fail(hcccInvalidUsage, difference(r, called_by(host_->control(r)), called));
   }
   return found;
 }
@@ -482,7 +535,7 @@ void Communicator::perform(const Prepared &prepared, const Agreed &agreed, const
 
 // Runs elements [at, at + count) of a call.
 void Communicator::run(const Library &library, const Called &called, const Staged &staged, size_t at,
-                       size_t count, void *stream) {
+                       size_t count, void *stream, const long long *blocks) {
   const hccc_library &of = library.description();
   if (network_) network_->wake();
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
@@ -490,7 +543,7 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   hccc_call call = call_of(count, staged.used.in_place, micro_batch_bytes_);
   // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself.
   call.timeout_s = call.join_timeout_s = gpu_ ? timeout_ : 0;
-  call.window = window_;
+  call.window = window_, call.blocks = blocks;
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);
   const bool both = serves_both(*of.catalogue, call, size);

@@ -1,6 +1,7 @@
 // communicator.h: one rank of a communicator.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -92,9 +93,11 @@ class Communicator {
     int turn;  // by which the library's ranks are renumbered
   };
 
-  // Whether any rank copies a buffer of a call, or makes it out of place.
+  // Whether any rank copies a buffer of a call, or makes it out of place; what ranks tell of their
+  // blocks.
   struct Agreed {
     bool copied, out_of_place;
+    std::vector<int64_t> told;
   };
 
   void set_up(const TimeLeft &left);
@@ -105,14 +108,23 @@ class Communicator {
   void leave();
   void check_not_lost() const;
   bool reaches(const char *at, size_t bytes) const;
+  void check_allocated(const char *at, size_t bytes) const;
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;
+  Prepared prepare_blocks(const Wanted &wanted) const;
   void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
   void perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
-  Agreed agree(const Prepared &prepared, const Called &called);
+  Agreed agree(const Prepared &prepared, const Called &called, const OwnBlocks *blocks);
+  [[noreturn]] void fail_late(const Called &called);
   void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,
-           void *stream);
+           void *stream, const long long *blocks = nullptr);
+  CopiedBlocks copied_blocks(const Prepared &prepared, const OwnBlocks &own, const Called &called) const;
+  void tell_hosts(const OwnBlocks &own, const Called &called, std::vector<int64_t> &told);
+  void check_table(const BlockTable &table, const Wanted &wanted, const hccc_library &library, const Called &called,
+                   const Settings &settings) const;
+  void perform_blocks(const Prepared &prepared, const CopiedBlocks &blocks, const BlockTable &table,
+                      const Called &called, void *stream);
   void launch(const Library &library, const Called &called, const Buffers &buffers,
               const GpuCalls::Reaches &reaches, void *stream);
   void watch();
@@ -139,6 +151,7 @@ class Communicator {
   Staging staging_;
   std::unique_ptr<Messages> messages_;
   std::mutex calling_;
+  std::atomic<bool> telling_{false};  // a call waits for what other ranks call
   mutable std::mutex capturing_;           // of the next
   std::set<const void *> captured_;        // buffers of calls in graphs
   mutable std::mutex loading_;  // libraries_ changes; taken after calling_

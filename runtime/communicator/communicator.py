@@ -27,11 +27,11 @@ from hccc.runtime.communicator.buffers import (
     reduction_of,
 )
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
-from hccc.runtime.communicator.groups import group, in_group
+from hccc.runtime.communicator.groups import group
 from hccc.runtime.communicator.messages import ANY, Received
-from hccc.runtime.communicator.rank import Can, CommunicatorRank, handle_of, unique_id
+from hccc.runtime.communicator.rank import Can, unique_id
 from hccc.runtime.communicator.runtime_library import library
-from hccc.runtime.device.arrays import ArrayBuffer
+from hccc.runtime.communicator.uneven import UnevenCollectives
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.layout import DTYPES
 
@@ -49,7 +49,7 @@ __all__ = [
 _Stream = Stream | int | None
 
 
-class Communicator(CommunicatorRank):
+class Communicator(UnevenCollectives):
     """One rank of a communicator.
 
     Buffers are arrays of NumPy, PyTorch or others with DLPack or an array interface, in host
@@ -203,22 +203,6 @@ class Communicator(CommunicatorRank):
             r,
             stream,
         )
-
-    def _launch(
-        self,
-        name: str,
-        words: tuple[Any, ...],
-        s: ArrayBuffer | None,
-        r: ArrayBuffer | None,
-        stream: _Stream,
-    ) -> None:
-        queue = None if stream is None else handle_of(stream)
-        result = library().function(name)(*words, self.handle, queue)
-        if result:
-            check(result)
-        later = queue is not None or self.platform != "cpu"
-        if later or in_group():
-            self._kept.keep([one.owner for one in (s, r) if one is not None], later)
 
 
 def allocate(shape: int | tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:

@@ -79,7 +79,7 @@ void Communicator::watch() {
   try {
     Called first = called_by(host_->control(rank_));
     uint64_t last = first.number;
-    if (!gpu_->running(&first)) monitor_->running.compare_exchange_strong(last, 0);
+    if (!gpu_->running(&first) && !telling_.load(std::memory_order_acquire)) monitor_->running.compare_exchange_strong(last, 0);
     if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE) != 1 || failure_.code() != hcccSuccess)
       return;
     usleep(RECORDED_US);

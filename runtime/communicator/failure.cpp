@@ -84,7 +84,8 @@ std::string description(const hccc_fault &fault) {
 std::string description(const Called &called) {
   if (!called.number) return "nothing yet";
   const char *type = name_of_type(called.type), *op = name_of_op(called.op);
-  std::string text = text_of("%s of %" PRId64 " %s", called.collective, called.count, type ? type : "?");
+  const std::string count = called.count < 0 ? "" : text_of("%" PRId64 " ", called.count);
+  std::string text = text_of("%s of %s%s", called.collective, count.c_str(), type ? type : "?");
   if (called.op >= 0) text += text_of(" (%s)", op ? op : "?");
   if (called.root >= 0) text += text_of(" with root %d", called.root);
   if (called.in_place) text += " in place";

@@ -33,7 +33,7 @@ GpuCalls::~GpuCalls() {
   try {
     wait_for_all();
     const OnDevice on(device_);
-    for (const Room *room : {&input_, &output_, &apart_})
+    for (const Room *room : {&input_, &output_, &apart_, &table_})
       if (room->base) heap_->give(room->base);
     for (char *base : kept_) heap_->give(base);
     for (const hcccrtEvent_t one : spare_) hcccrtEventDestroy(one);
@@ -65,12 +65,48 @@ bool GpuCalls::captures(hcccrtStream_t stream) const {
   return known && status != hcccrtStreamCaptureStatusNone;
 }
 
-Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStream_t stream) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!queued_.empty() && stream != last_ && !captures(stream))
-      check_device(hcccrtStreamWaitEvent(stream, queued_.back().done, 0), "waiting for an earlier call");
+// Lets a stream wait for launches in others.
+void GpuCalls::follow(hcccrtStream_t stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!queued_.empty() && stream != last_ && !captures(stream))
+    check_device(hcccrtStreamWaitEvent(stream, queued_.back().done, 0), "waiting for an earlier call");
+}
+
+Staged GpuCalls::before(const Buffers &given, const CopiedBlocks &blocks, hcccrtStream_t stream) {
+  follow(stream);
+  Staged made{given, nullptr};
+  const auto copied = [&](char *to, const char *from, size_t bytes) { copy(to, from, bytes, stream); };
+  if (blocks.send) {
+    made.used.send_bytes = static_cast<size_t>(blocks.used.send.extent() * blocks.size);
+    char *base = reserve(input_, made.used.send_bytes, stream);
+    copy_blocks(base, blocks.used.send, given.send, blocks.given.send, blocks.size, copied);
+    made.used.send = base;
   }
+  if (blocks.receive) {
+    made.used.receive_bytes = static_cast<size_t>(blocks.used.receive.extent() * blocks.size);
+    made.used.receive = reserve(output_, made.used.receive_bytes, stream);
+    made.back = given.receive;
+  }
+  return made;
+}
+
+void GpuCalls::after(const Staged &staged, const CopiedBlocks &blocks, const Called &called, hcccrtStream_t stream) {
+  const auto copied = [&](char *to, const char *from, size_t bytes) { copy(to, from, bytes, stream); };
+  if (staged.back)
+    copy_blocks(staged.back, blocks.given.receive, staged.used.receive, blocks.used.receive, blocks.size, copied);
+  after({staged.used, nullptr}, called, stream);
+}
+
+const long long *GpuCalls::on_device(const std::vector<long long> &table, hcccrtStream_t stream) {
+  const size_t bytes = table.size() * sizeof(long long);
+  char *base = reserve(table_, bytes, stream);
+  copied_ = table;
+  copy(base, copied_.data(), bytes, stream);
+  return reinterpret_cast<const long long *>(base);
+}
+
+Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStream_t stream) {
+  follow(stream);
   Staged made{given, nullptr};
   const char *outer = given.receive;
   size_t bytes = given.receive_bytes;
@@ -102,7 +138,7 @@ void GpuCalls::after(const Staged &staged, const Called &called, hcccrtStream_t 
   if (captures(stream)) return;
   std::unique_lock<std::mutex> lock(mutex_);
   const hcccrtEvent_t done = event();
-  queued_.push_back({called, done});
+  queued_.push_back({called, done, std::move(copied_)});
   ++launched_;
   last_ = stream;
   check_device(hcccrtEventRecord(done, stream), "an event");

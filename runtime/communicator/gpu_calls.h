@@ -39,6 +39,11 @@ class GpuCalls {
   Staged before(const Buffers &given, const Reaches &reaches, hcccrtStream_t stream);
   // Puts copies and an event behind a launch. Throws Error.
   void after(const Staged &staged, const Called &called, hcccrtStream_t stream);
+  // The same of an uneven call.
+  Staged before(const Buffers &given, const CopiedBlocks &blocks, hcccrtStream_t stream);
+  void after(const Staged &staged, const CopiedBlocks &blocks, const Called &called, hcccrtStream_t stream);
+  // Puts a copy of a call's table into its stream, and returns where its kernel reads it. Throws Error.
+  const long long *on_device(const std::vector<long long> &table, hcccrtStream_t stream);
   // Copies the input of a call in place, to run it out of place. Throws Error.
   Buffers apart(const Buffers &given, hcccrtStream_t stream);
   // Returns whether a stream is being captured into a graph.
@@ -56,6 +61,7 @@ class GpuCalls {
   struct Queued {
     Called called;
     hcccrtEvent_t done;
+    std::vector<long long> table;  // of an uneven call: the stream copies it when it comes to that
   };
   struct Room {
     char *base = nullptr;
@@ -63,6 +69,7 @@ class GpuCalls {
     bool captured = false;  // a graph has its address
   };
 
+  void follow(hcccrtStream_t stream);
   char *reserve(Room &room, size_t bytes, hcccrtStream_t stream);
   void copy(void *to, const void *from, size_t bytes, hcccrtStream_t stream) const;
   hcccrtEvent_t event();
@@ -70,7 +77,8 @@ class GpuCalls {
   const Device device_;
   const std::shared_ptr<Heap> heap_;
   hccc_fault *fault_ = nullptr, *fault_of_device_ = nullptr;
-  Room input_, output_, apart_;
+  Room input_, output_, apart_, table_;
+  std::vector<long long> copied_;  // the table of the call that is being launched
   std::vector<char *> kept_;  // former rooms that graphs use
 
   std::mutex mutex_;  // of the members below

@@ -36,3 +36,5 @@
 #include "split.cpp"
 #include "staging.cpp"
 #include "standard.cpp"
+#include "uneven.cpp"
+#include "uneven_calls.cpp"

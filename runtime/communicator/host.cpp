@@ -19,6 +19,11 @@ constexpr size_t FIRST_SCRATCH = size_t{1} << 20;  // mapped from the beginning
 // more bytes together, but no host has the memory to fill them.
 constexpr size_t HEAP_ADDRESSES = size_t{1} << 46;
 
+// Returns the bytes between what a rank tells of two calls: whole cache lines, which come in pairs.
+size_t told_bytes(int n_ranks) { return (told_words(n_ranks) * sizeof(int64_t) + 127) / 128 * 128; }
+
+size_t whole_pages(size_t bytes) { return (bytes + CONTROL_BYTES - 1) / CONTROL_BYTES * CONTROL_BYTES; }
+
 }  // namespace
 
 [[noreturn]] void fail_as(const hccc_bootstrap_error &error) {
@@ -199,9 +204,15 @@ Control &Host::control(int rank) const {
   return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].fixed.base());
 }
 
+size_t Host::told_at() const { return CONTROL_BYTES + whole_pages(joined_.size() * sizeof(Ring)); }
+
 size_t Host::head_bytes() const {
-  const size_t rings = (joined_.size() * sizeof(Ring) + CONTROL_BYTES - 1) / CONTROL_BYTES * CONTROL_BYTES;
-  return CONTROL_BYTES + rings;
+  return told_at() + whole_pages(2 * told_bytes(n_ranks()));
+}
+
+int64_t *Host::told_by(int rank, uint64_t call) const {
+  char *first = arenas_[static_cast<size_t>(rank)].fixed.base() + told_at();
+  return reinterpret_cast<int64_t *>(first + call % 2 * told_bytes(n_ranks()));
 }
 
 Ring &Host::ring(int from, int to) const {

@@ -14,6 +14,7 @@
 #include "rings.h"
 #include "shared_memory.h"
 #include "time_left.h"
+#include "uneven.h"
 
 namespace hccc {
 
@@ -39,6 +40,8 @@ class Host {
   Control &control(int rank) const;
   // Returns the ring of messages from one rank of this host to another.
   Ring &ring(int from, int to) const;
+  // Returns what a rank of this host tells the others of an uneven call; two calls take turns.
+  int64_t *told_by(int rank, uint64_t call) const;
   // Returns where the heap of a rank of this host is in this process.
   char *heap_of(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
@@ -91,8 +94,10 @@ class Host {
     Mapping scratch;  // as much as calls have needed so far
   };
 
-  // Returns the bytes of an arena before its flags: the control page and the rings.
+  // Return the bytes of an arena before its flags, and before what is told of uneven calls: the
+  // control page and the rings.
   size_t head_bytes() const;
+  size_t told_at() const;
 
   int rank_;
   std::shared_ptr<Heap> heap_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "include/hccc_runtime.h"
+#include "uneven.h"
 
 namespace hccc {
 
@@ -22,6 +23,7 @@ struct Wanted {
   size_t count = 0;
   int type = 0, op = 0, root = -1;
   void *stream = nullptr;  // on a GPU, where null is the default stream
+  std::shared_ptr<const OwnBlocks> blocks;  // of an uneven collective; null: all have `count` elements
 };
 
 // A shared library, loaded while this lives.

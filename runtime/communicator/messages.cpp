@@ -25,11 +25,14 @@ std::string elements(uint64_t count, int type) {
   return text_of("%llu %s", static_cast<unsigned long long>(count), name ? name : "?");
 }
 
-std::string with_tag(int tag) { return tag == HCCC_ANY_TAG ? " with any tag" : text_of(" with tag %d", tag); }
+std::string with_tag(int tag) {
+  if (tag == TOLD_TAG) return " of its blocks";
+  return tag == HCCC_ANY_TAG ? " with any tag" : text_of(" with tag %d", tag);
+}
 
 bool takes(const Message &receive, int source, int tag) {
   return (receive.peer == HCCC_ANY_SOURCE || receive.peer == source) &&
-         (receive.tag == HCCC_ANY_TAG || receive.tag == tag);
+         (receive.tag == HCCC_ANY_TAG ? tag != TOLD_TAG : receive.tag == tag);
 }
 
 }  // namespace

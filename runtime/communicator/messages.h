@@ -15,6 +15,8 @@
 
 namespace hccc {
 
+constexpr int TOLD_TAG = -2;  // of what ranks tell each other of an uneven call; no caller has it
+
 // A send or a receive as its caller makes it.
 struct Message {
   bool sends = false;

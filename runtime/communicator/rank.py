@@ -17,7 +17,7 @@ from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.communicator.runtime_library import UniqueId, library
-from hccc.runtime.device.arrays import buffer_of
+from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream
 
@@ -208,6 +208,23 @@ class CommunicatorRank:
         if found != Result.IN_PROGRESS:
             check(found)
         return found == Result.SUCCESS
+
+    def _launch(
+        self,
+        name: str,
+        words: tuple[Any, ...],
+        s: ArrayBuffer | None,
+        r: ArrayBuffer | None,
+        stream: Stream | int | None,
+    ) -> None:
+        """Makes a call of a function of the runtime library. s, r: its buffers."""
+        queue = None if stream is None else handle_of(stream)
+        result = library().function(name)(*words, self.handle, queue)
+        if result:
+            check(result)
+        later = queue is not None or self.platform != "cpu"
+        if later or in_group():
+            self._kept.keep([one.owner for one in (s, r) if one is not None], later)
 
     def _progress(self) -> tuple[int, int]:
         made, done = ctypes.c_ulonglong(), ctypes.c_ulonglong()

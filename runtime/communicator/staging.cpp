@@ -99,6 +99,27 @@ Buffers Staging::apart(Heap &heap, const Buffers &given) {
   return made;
 }
 
+Staged Staging::before(Heap &heap, const Buffers &given, const CopiedBlocks &blocks) {
+  Staged made{given, nullptr};
+  if (blocks.send) {
+    made.used.send_bytes = static_cast<size_t>(blocks.used.send.extent() * blocks.size);
+    char *base = reserve(heap, input_, given.send, made.used.send_bytes);
+    copy_blocks(base, blocks.used.send, given.send, blocks.given.send, blocks.size, copy);
+    made.used.send = base;
+  }
+  if (blocks.receive) {
+    made.used.receive_bytes = static_cast<size_t>(blocks.used.receive.extent() * blocks.size);
+    made.used.receive = reserve(heap, output_, given.receive, made.used.receive_bytes);
+    made.back = given.receive;
+  }
+  return made;
+}
+
+void Staging::after(const Staged &staged, const CopiedBlocks &blocks) const {
+  if (!staged.back) return;
+  copy_blocks(staged.back, blocks.given.receive, staged.used.receive, blocks.used.receive, blocks.size, copy);
+}
+
 Staging::~Staging() {
   for (const Room *room : {&input_, &output_, &apart_})
     if (room->base) heap_->give(room->base);

@@ -33,6 +33,21 @@ struct Staged {
   char *back = nullptr;  // the caller's receive buffer; null: no copy
 };
 
+// The blocks of an uneven call as its caller has them, and as the kernel has them: of a buffer that is
+// copied one after another. size: bytes of an element.
+struct CopiedBlocks {
+  CopiedBlocks(const OwnBlocks &blocks, bool copies_send, bool copies_receive, int bytes)
+      : given(blocks), used(blocks), send(copies_send), receive(copies_receive), size(bytes) {
+    if (send) used.send = given.send.packed();
+    if (receive) used.receive = given.receive.packed();
+  }
+
+  const OwnBlocks &given;
+  OwnBlocks used;
+  const bool send, receive;  // whether they are copied
+  const int size;
+};
+
 class Staging {
  public:
   // Copies the kernel's input of a cut where peers do not reach it (`reaches`), or it is not
@@ -40,6 +55,9 @@ class Staging {
   template <class Reaches>
   Staged before(Heap &heap, const Buffers &given, const Cut &cut, const Reaches &reaches);
   void after(const Staged &staged, const Cut &cut) const;
+  // The same of an uneven call.
+  Staged before(Heap &heap, const Buffers &given, const CopiedBlocks &blocks);
+  void after(const Staged &staged, const CopiedBlocks &blocks) const;
   // Copies the input of a call in place, to run it out of place.
   Buffers apart(Heap &heap, const Buffers &given);
   ~Staging();
@@ -62,6 +80,13 @@ void copy_message(char *to, const char *from, size_t bytes, size_t whole);
 // Copy the cuts of `blocks` blocks of a buffer into a contiguous one, and back.
 void gather(char *to, const char *from, int blocks, const Cut &cut);
 void scatter(char *to, const char *from, int blocks, const Cut &cut);
+// Copies blocks of a buffer of elements of `size` bytes to where another has them. copy: of bytes.
+template <class Copy>
+void copy_blocks(char *to, const BlockRow &there, const char *from, const BlockRow &here, int size, const Copy &copy) {
+  for (size_t k = 0; k < here.blocks(); ++k)
+    if (here.lengths[k])
+      copy(to + there.places[k] * size, from + here.places[k] * size, static_cast<size_t>(here.lengths[k] * size));
+}
 
 template <class Reaches>
 Staged Staging::before(Heap &heap, const Buffers &given, const Cut &cut, const Reaches &reaches) {

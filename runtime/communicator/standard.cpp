@@ -148,7 +148,7 @@ void set_maker(std::vector<std::string> words) {
 
 bool StandardLibrary::serves(const char *collective) {
   for (const char *one : {"Allreduce", "Allgather", "Reducescatter", "Alltoall", "Broadcast", "Reduce", "Gather",
-                          "Scatter"})
+                          "Scatter", "Allgatherv", "Reducescatterv", "Alltoallv", "Gatherv", "Scatterv"})
     if (!strcmp(one, collective)) return variable("HCCC_STANDARD") != "0";
   return false;
 }
@@ -156,7 +156,8 @@ bool StandardLibrary::serves(const char *collective) {
 StandardLibrary::StandardLibrary(const Wanted &wanted, int n_ranks)
     : collective_(wanted.collective), root_(wanted.root), n_ranks_(n_ranks) {
   for (char &c : collective_) c = static_cast<char>(tolower(c));
-  const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" || collective_ == "reduce";
+  const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" ||
+                       collective_ == "reducescatterv" || collective_ == "reduce";
   type_ = reduces ? name_of_type(wanted.type) : name_of_moved(bytes_of_type(wanted.type));
   op_ = reduces ? name_of_op(wanted.op) : "";
   const std::string cluster = variable("HCCC_CLUSTER");

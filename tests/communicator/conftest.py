@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.emit import plans
 from tests.runtime.handwritten import INCLUDE
 
 Library = Callable[[Plan], Path]
+Uneven = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,20 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
             made[key] = plans.written(plan, tmp_path_factory.mktemp("libraries") / key)
             built(made[key], ["float32", "int32"], ["sum", "max"])
         return made[key]
+
+    return directory
+
+
+@pytest.fixture(scope="session")
+def uneven(library: Library) -> Uneven:
+    """Returns a function that builds the library of an uneven collective of three ranks, whose root
+    is rank 1."""
+    from tests.communicator.test_calls import plan_of  # which imports this file
+
+    def directory(name: str) -> Path:
+        plan = plan_of(name, 3, 1)
+        c = replace(plan.collective, uneven=True)
+        return library(replace(plan, name=f"{plan.name}v", collective=c))
 
     return directory
 

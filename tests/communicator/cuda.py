@@ -39,13 +39,14 @@ def emitted(plan: Plan, place: Path) -> Path:
 def library(plan: Plan, place: Path, runtime: Path) -> Path:
     """Compiles a plan's CUDA library for int32 and sums, for the CPU against that runtime."""
     emitted(plan, place)
+    dtype = "int32" if plan.reduces else "uint32"  # what only moves is built once for its width
     header = place / "hccc" / "gpu_launch.h"
     launch = (HERE / "working_launch.h").read_text()
     header.write_text(f"{launch}\n{header.read_text()}")
     flags = [*FLAGS, "-D__device__="]
-    kernel = ["-x", "c++", "-DHCCC_DTYPE=int32", "-DHCCC_OP=sum", "-c", f"{plan.name}.cu"]
+    kernel = ["-x", "c++", f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=sum", "-c", f"{plan.name}.cu"]
     _run(place, "g++", *flags, *kernel, "-o", "kernel.o")
-    built = "-DHCCC_BUILT(ENTRY)=ENTRY(int32, sum)"
+    built = f"-DHCCC_BUILT(ENTRY)=ENTRY({dtype}, sum)"
     dispatch = [built, f"{plan.name}_cuda_dispatch.cpp", "kernel.o", str(runtime)]
     made = place / "library.so"
     visible = [flag for flag in FLAGS if "visibility" not in flag]

@@ -1,6 +1,6 @@
 // stress.cpp: ranks that are threads make calls in streams, in graphs, without streams and in groups at
 // once, end them and abort; built with a sanitizer, which judges. 0 is returned when all results are right.
-// arguments: an AllReduce of three ranks for float32, rounds.
+// arguments: an AllReduce of three ranks for float32, rounds, an Alltoallv of three ranks.
 #include <hccc_runtime.h>
 #include <hcccrt.h>
 
@@ -126,6 +126,27 @@ void group(const std::vector<hcccComm_t> &comms, int rounds) {
   }
 }
 
+// Blocks of other lengths in each call; in every third, rank 2 is ready for more than it is sent.
+void blocks(hcccComm_t comm, int rank, int rounds) {
+  const auto length = [](int from, int to, int call) { return static_cast<size_t>((from * 3 + to * 5 + call) % 7); };
+  for (int call = 0; call < rounds * CALLS; ++call) {
+    size_t out[RANKS], in[RANKS], all = 0;
+    for (int r = 0; r < RANKS; ++r) out[r] = length(rank, r, call), in[r] = length(r, rank, call);
+    const bool wrong_length = call % 3 == 2;
+    if (wrong_length && rank == 2) ++in[0];
+    for (const size_t one : in) all += one;
+    std::vector<float> x(7 * RANKS, static_cast<float>(rank + call)), y(all + 1, -1);
+    const hcccResult_t result =
+        hcccAllToAllv(x.data(), out, nullptr, y.data(), in, nullptr, hcccFloat32, comm, nullptr);
+    EXPECT(result == (wrong_length ? hcccInvalidUsage : hcccSuccess));
+    size_t at = 0;
+    for (int r = 0; r < RANKS; ++r)
+      for (size_t k = 0; k < in[r]; ++k, ++at)
+        EXPECT(y[at] == (wrong_length ? -1 : static_cast<float>(r + call)));
+    EXPECT(y[at] == -1);
+  }
+}
+
 // One rank aborts while calls of all are in streams.
 void aborted(hcccComm_t comm, int rank) {
   const Made made;
@@ -155,18 +176,20 @@ void at_every_rank(const std::vector<hcccComm_t> &comms, int threads, const Body
 }  // namespace
 
 int main(int n, char **words) {
-  if (n < 3) return 2;
+  if (n < 4) return 2;
   const int rounds = std::atoi(words[2]);
   for (const bool aborts : {false, true}) {
     std::vector<hcccComm_t> comms(RANKS);
     EXPECT(!hcccCommInitAll(comms.data(), RANKS, nullptr));
     EXPECT(!hcccGroupStart());
-    for (hcccComm_t comm : comms) EXPECT(!hcccCommLoad(comm, words[1]));
+    for (const int library : {1, 3})
+      for (hcccComm_t comm : comms) EXPECT(!hcccCommLoad(comm, words[library]));
     EXPECT(!hcccGroupEnd());
     std::atomic<bool> over{false};
     std::thread watcher([&] { watch(comms[0], over); });
     at_every_rank(comms, 2, [&](hcccComm_t comm, int rank) { calls(comm, rank, rounds); });
     at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { graph(comm, rank, rounds); });
+    at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { blocks(comm, rank, rounds); });
     at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { messages(comm, rank, rounds); });
     group(comms, rounds);
     over = true;

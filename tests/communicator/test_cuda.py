@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hccc.ir.uneven import RECEIVE, SEND, BlockTable
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import library as runtime_library
@@ -20,6 +22,7 @@ from hccc.runtime.device.device_layer import library as device_library
 from hccc.runtime.device.device_layer import use
 from tests.communicator import cuda
 from tests.communicator.test_calls import COUNT, pattern
+from tests.communicator.test_uneven import collective, images, random_tables, rows
 from tests.communicator.world import Lost, alone, run, start
 from tests.emit import plans
 
@@ -112,6 +115,92 @@ def test_all_reduce(runtime: Path, sums: Path, tmp_path: Path, has: str, name: s
     text = (tmp_path / "log").read_text()
     assert f"cuda 0: memory is shared by {name}\n" in text
     assert f"flags and scratch of rank 2, 18874368 bytes, by {name}" in text
+
+
+@pytest.fixture(scope="session")
+def blocks(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Builds an Alltoallv of three ranks."""
+    program = plans.alltoall(3)
+    program = replace(program, collective=replace(program.collective, uneven=True))
+    place = tmp_path_factory.mktemp("blocks") / "kernels"
+    return cuda.library(plans.compiled(program), place, runtime)
+
+
+def uneven(communicator: Communicator, place: Path) -> str:
+    """Makes calls of any lengths in two streams, in both kinds of memory; returns the error of one
+    with lengths that differ, after which a right one works."""
+    rank = CudaRank(communicator, place)
+    streams = [None, rank.stream()]
+
+    def call(table: BlockTable, make: Any, number: int) -> None:
+        stream = streams[number % 2]
+        before = images(table, rank.c.rank, number)
+        send, receive = (make(max(1, len(one)))[: len(one)] for one in before[:2])
+        send[:], receive[:] = before[:2]
+        words: list[Any] = []
+        for which, array in ((SEND, send), (RECEIVE, receive)):
+            words.append(array.ctypes.data)
+            words += [(ctypes.c_size_t * 3)(*row) for row in rows(table, rank.c.rank, which)]
+        handle = rank.c._handle
+        result = runtime_library().call("AllToAllv", *words, TYPE_INT32, handle, stream)
+        if result:
+            raise CommunicatorError(Result(result), runtime_library().last_error())
+        rank.wait(stream)
+        assert np.array_equal(receive, before[2]), number
+
+    for number, table in enumerate(random_tables("all_to_all", 11, 12)):
+        call(table, (rank.empty, rank.foreign)[number % 3 % 2], number)
+    lengths = np.arange(9)
+    right = BlockTable.packed(collective("all_to_all"), lengths)
+    wrong = BlockTable.packed(right.collective, lengths + (lengths == 1) * 7)  # from rank 0 to 1
+    with pytest.raises(CommunicatorError) as caught:
+        call(wrong if rank.c.rank == 1 else right, rank.empty, 0)
+    rank.device.call("StreamBeginCapture", streams[1], 0)
+    with pytest.raises(CommunicatorError, match="Alltoallv cannot be captured in a graph"):
+        call(right, rank.empty, 1)
+    rank.device.call("StreamEndCapture", streams[1], ctypes.byref(ctypes.c_void_p()))
+    call(right, rank.foreign, 1)
+    return caught.value.text
+
+
+def test_blocks_of_any_length(runtime: Path, blocks: Path) -> None:
+    texts = run(3, uneven, blocks, environment=cuda.environment(runtime))
+    assert len(set(texts)) == 1
+    assert texts[0].endswith("rank 0 sends 1 elements to rank 1, which receives 8 from it")
+
+
+def uneven_once(communicator: Communicator, place: Path, other: Path, how: str) -> None:
+    """Makes an uneven call that rank 1 does not make."""
+    rank = CudaRank(communicator, place)
+    rank.c.load(other)
+    rank.c.set_timeout(2)
+    x, ones = rank.empty(3), (ctypes.c_size_t * 3)(1, 1, 1)
+    if rank.c.rank == VICTIM and how == "late":
+        time.sleep(4)
+    elif rank.c.rank == VICTIM:
+        rank.all_reduce(x, x)
+        async_error(rank.c, 10)
+        return
+    at = x.ctypes.data
+    words = (at, ones, None, at, ones, None, TYPE_INT32, rank.c._handle, None)
+    result = runtime_library().call("AllToAllv", *words)
+    raise CommunicatorError(Result(result), runtime_library().last_error())
+
+
+@pytest.mark.parametrize(
+    ("how", "result", "text"),
+    [
+        ("late", Result.TIMEOUT, "timed out after 2 s: rank 1 has not started the call"),
+        ("other", Result.INVALID_USAGE, "rank 1 calls Allreduce of 3 int32"),
+    ],
+)
+def test_a_rank_that_does_not_make_an_uneven_call(
+    runtime: Path, sums: Path, blocks: Path, how: str, result: Result, text: str
+) -> None:
+    environment = cuda.environment(runtime)
+    found = start(3, uneven_once, blocks, sums, how, environment=environment).outcomes()
+    for rank in (0, 2):
+        assert found[rank].result is result and text in found[rank].text, found
 
 
 def async_error(c: Communicator, seconds: float) -> Lost:

@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hccc.runtime.communicator.kernels import built
 from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.conftest import Library
 from tests.communicator.test_faults import wait_until_joined
+from tests.communicator.test_uneven import differing, random_calls
 from tests.communicator.world import Lost, loaded, start
 from tests.emit import plans
 
@@ -69,6 +71,69 @@ def sums(communicator: Communicator, place: Path) -> bool:
 def test_sums_over_two_hosts(apart: Path) -> None:
     found = start(4, sums, apart, of_rank=on_hosts).outcomes()
     assert set(found.values()) == {True}
+
+
+@pytest.fixture(scope="session")
+def blocks_apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Builds an Alltoallv over two nodes of two ranks."""
+    program = plans.alltoall(4)
+    c = replace(program.collective, uneven=True)
+    program = replace(program, name="blocks", collective=c, gpus_per_node=2)
+    place = tmp_path_factory.mktemp("blocks") / "kernels"
+    api.write(api.compile(program, Options(tune="off")), place)
+    built(place, ["int32"], ["sum"])
+    return place
+
+
+def blocks(communicator: Communicator, place: Path) -> str:
+    """Makes calls of any lengths within and between hosts; returns the error of one with lengths
+    that differ, after which a right one works."""
+    assert random_calls(communicator, place, "all_to_all", 3, 20)
+    return differing(communicator, place, "all_to_all")
+
+
+def test_blocks_over_two_hosts(blocks_apart: Path) -> None:
+    found = start(4, blocks, blocks_apart, of_rank=on_hosts).outcomes()
+    texts = {text.split(", call ")[1] for text in found.values()}
+    assert texts == {"21: rank 2 sends 9 elements to rank 0, which receives 19 from it"}
+
+
+def any_message(communicator: Communicator, place: Path) -> int:
+    """Receives any message while other ranks are in an uneven call by now."""
+    c, ones = loaded(communicator, place), [1] * 4
+    x, got = np.full(4, c.rank, np.int32), np.zeros(4, np.int32)
+    source = -1
+    if c.rank == 2:
+        time.sleep(0.5)
+        c.send(x, 3)
+    elif c.rank == 3:
+        source = c.recv(got, None, None).source
+    c.all_to_all_v(x, got, ones, ones)
+    assert (got == np.arange(4)).all()
+    return source
+
+
+def test_no_receive_takes_what_an_uneven_call_tells(blocks_apart: Path) -> None:
+    found = start(4, any_message, blocks_apart, of_rank=on_hosts).outcomes()
+    assert found == {0: -1, 1: -1, 2: -1, 3: 2}
+
+
+def other_host(communicator: Communicator, *places: Path) -> None:
+    c, ones = loaded(communicator, *places), [1] * 4
+    c.set_timeout(3)
+    x = np.ones(4, np.int32)
+    if c.rank == 3:
+        c.all_reduce(x)
+    else:
+        c.all_to_all_v(x, x.copy(), ones, ones)
+
+
+@pytest.mark.slow
+def test_a_rank_that_calls_something_else(blocks_apart: Path, apart: Path) -> None:
+    found = start(4, other_host, blocks_apart, apart, of_rank=on_hosts).outcomes()
+    assert all(isinstance(lost, Lost) for lost in found.values())
+    assert "rank 3 calls Allreduce of 4 int32" in found[2].text, found
+    assert "Alltoallv of int32" in found[0].text
 
 
 def listening(pid: int | str = "self") -> set[tuple[str, int]]:

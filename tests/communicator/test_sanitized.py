@@ -11,6 +11,7 @@ import pytest
 
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.communicator.runtime_library import COMMUNICATOR, PIECES
+from tests.communicator.conftest import Uneven
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +21,7 @@ HERE, RUNTIME = Path(__file__).parent, COMMUNICATOR.source.parent.parent
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_many_threads_at_once(sums: Path, sanitizer: str, tmp_path: Path) -> None:
+def test_many_threads_at_once(sums: Path, uneven: Uneven, sanitizer: str, tmp_path: Path) -> None:
     made = tmp_path / "stress"
     rooms = ("include", "communicator", "communicator/include", "device", "device/include")
     includes = [f"-I{RUNTIME / room}" for room in rooms]
@@ -41,11 +42,13 @@ def test_many_threads_at_once(sums: Path, sanitizer: str, tmp_path: Path) -> Non
         "-ldl",
     ]
     subprocess.run(command, check=True, timeout=500)
-    kernels = built(sums, ["float32", "int32"], ["sum", "max"])
+    kernels, blocks = (
+        built(place, ["float32", "int32"], ["sum", "max"]) for place in (sums, uneven("all_to_all"))
+    )
     run = ["setarch", "-R"] if shutil.which("setarch") else []
     variables = {"HCCC_HEAP_BYTES": str(64 << 20), "HCCC_TIMEOUT": "60"}
     done = subprocess.run(
-        [*run, str(made), str(kernels), "10"],
+        [*run, str(made), str(kernels), "10", str(blocks)],
         env=os.environ | variables,
         capture_output=True,
         text=True,

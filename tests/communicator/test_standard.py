@@ -167,6 +167,31 @@ def test_every_collective_root_and_type(fresh: Mapping[str, str]) -> None:
     assert found == dict.fromkeys(range(RANKS), True)
 
 
+def uneven(c: Communicator) -> list[Can]:
+    """Makes calls of blocks with lengths of their own, of which one reduces; rank r has r + 1
+    elements for every rank, and of the result."""
+    found = [
+        c.can("all_to_all_v", "float16"),
+        c.can("all_to_all_v", root=1),
+        c.can("gather_v", root=1),
+    ]
+    n, own = c.n_ranks, c.rank + 1
+    got = np.zeros(n * (n + 1) // 2, np.float16)
+    lengths = list(range(1, n + 1))
+    c.all_to_all_v(np.full(n * own, own, np.float16), got, [own] * n, lengths)
+    assert (got == np.repeat(lengths, lengths)).all()
+    least = np.zeros(own, np.float32)
+    c.reduce_scatter_v(np.arange(len(got), dtype=np.float32) - c.rank, least, lengths, "min")
+    assert (least == np.arange(own) + sum(lengths[: c.rank]) - (n - 1)).all()
+    return [*found, c.can("all_to_all_v", "float16")]
+
+
+@pytest.mark.slow
+def test_uneven_collectives(fresh: Mapping[str, str]) -> None:
+    found = start(RANKS, uneven, environment=fresh).outcomes(timeout=500)
+    assert list(found.values()) == [[Can.MAKE, Can.NOT, Can.MAKE, Can.NOW]] * RANKS
+
+
 def in_streams(place: Path, variables: Mapping[str, str]) -> bool:
     """Makes calls of several ranks one after another in one thread, which waits for none."""
     os.environ.update(variables)

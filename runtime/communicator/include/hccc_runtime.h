@@ -264,6 +264,31 @@ hcccResult_t hcccScatter(const void *send, void *receive, size_t count, hcccData
 hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDataType_t type,
                           hcccComm_t comm, void *stream);
 
+/* Make uneven collective calls, with MPI's arguments: every block has a length of its own, zero too,
+ * and a place in its buffer, both in elements; places null: one block after another. AllGatherv and
+ * Gatherv receive a block of each rank, Scatterv and ReduceScatterv send one for each, AllToAllv both;
+ * arguments of blocks that a rank does not have (of Gatherv and Scatterv anywhere but at the root) are ignored. The
+ * arrays are read before the function returns.
+ *
+ * Before a byte moves, ranks tell each other their lengths. Where two ends of a block say different
+ * ones, every rank gets hcccInvalidUsage, which names both, and nothing is lost (in a stream the
+ * communicator is, as by any error). Blocks that are received and overlap, or overlap what is sent
+ * in another way than in place, and blocks beyond an allocation of hcccMemAlloc are refused with
+ * hcccInvalidArgument. In place, a block that a rank keeps has one place in both buffers, and
+ * AllToAllv one place and length for what is sent to a rank and received from it. On a GPU the call
+ * returns when all ranks have told their lengths and it is in the stream, which must not be captured. */
+hcccResult_t hcccAllGatherv(const void *send, size_t send_count, void *receive, const size_t *receive_counts,
+                            const size_t *places, hcccDataType_t type, hcccComm_t comm, void *stream);
+hcccResult_t hcccReduceScatterv(const void *send, const size_t *counts, const size_t *places, void *receive,
+                                hcccDataType_t type, hcccRedOp_t op, hcccComm_t comm, void *stream);
+hcccResult_t hcccGatherv(const void *send, size_t send_count, void *receive, const size_t *receive_counts,
+                         const size_t *places, hcccDataType_t type, int root, hcccComm_t comm, void *stream);
+hcccResult_t hcccScatterv(const void *send, const size_t *send_counts, const size_t *places, void *receive,
+                          size_t receive_count, hcccDataType_t type, int root, hcccComm_t comm, void *stream);
+hcccResult_t hcccAllToAllv(const void *send, const size_t *send_counts, const size_t *send_places, void *receive,
+                           const size_t *receive_counts, const size_t *receive_places, hcccDataType_t type,
+                           hcccComm_t comm, void *stream);
+
 /* Send elements to another rank of the communicator, and receive them. A send and a receive belong
  * together by peer and tag (0 without one), in the order in which they are made; both ends have the
  * same type and count, of a tagged receive at most its count. Otherwise it is an error at both
