@@ -103,14 +103,9 @@ class RunOptions:
         )
 
     def check_lengths(self, c: Collective) -> None:
-        """Raises UserError E415 for skewed lengths of an even collective, E473 for an uneven one in
-        processes."""
+        """Raises UserError E415 for skewed lengths of an even collective."""
         if self.skew:
             check_uneven(c, "--skew")
-        if c.uneven and (self.procs or self.hosts):
-            option = "--hosts" if self.hosts else "--procs"
-            message = f"{option}: communicators cannot call {c.name} yet"
-            raise fail("E473", message, help=f"leave {option} out: all ranks in this process")
 
     def network_of(self, catalogue: Catalogue) -> RankNetwork | None:
         """Returns the network between the ranks of `plan`, if one was asked for or is needed.

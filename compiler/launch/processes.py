@@ -45,7 +45,7 @@ class RankProcesses:
 
     def __init__(self, name: str, collective: Collective, timeout: float, each: int) -> None:
         c = collective
-        self._job = Job(name, (c.op.value, c.n_ranks, c.n_chunks, c.root), timeout)
+        self._job = Job(name, (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven), timeout)
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, timeout + 2)) if timeout else ANSWER_S
         self._each = each
         self._events: SimpleQueue[tuple[int, Message]] = SimpleQueue()
@@ -221,8 +221,10 @@ def _unique(variants: Variants) -> tuple[list[str], list[str]]:
 
 
 def _fields(p: Pattern) -> list[Any]:
-    """Returns the fields of a pattern without its collective, which every process knows."""
-    return [p.dtype, p.op, p.count, p.seed]
+    """Returns the fields of a pattern without its collective, which every process knows; of blocks
+    their lengths."""
+    lengths = None if p.blocks is None else p.blocks.lengths.tolist()
+    return [p.dtype, p.op, p.count, p.seed, lengths]
 
 
 def _of_all(errors: Sequence[UserError]) -> UserError:

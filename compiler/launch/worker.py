@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.uneven import BlockTable
 from hccc.launch.messages import Message, fields_of, serve
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
 from hccc.runtime.measure import perf
@@ -50,12 +52,14 @@ class _Rank:
         self._memory = None  # free the memory bound before
         m = self._memory = perf.allocate(p, self._rank, in_place, lambda n: allocate(n, "uint8"))
         base, size = m.slab.ctypes.data, m.slab.itemsize
-        at = [
-            base + begin * size if there else None
-            for begin, there in ((m.send_at, m.sends), (m.receive_at, m.receives))
-        ]
-        self.communicator.set_cut(micro_batch, window)
-        self._launch = self.communicator.prepared(name, at[0], at[1], p.count, p.dtype, p.op)
+        send = base + m.send_at * size if m.sends else None
+        receive = base + m.receive_at * size if m.receives else None
+        c = self.communicator
+        c.set_cut(micro_batch, window)
+        if p.blocks is None:
+            self._launch = c.prepared(name, send, receive, p.count, p.dtype, p.op)
+        else:
+            self._launch = c.prepared_blocks(p.blocks, send, receive, p.dtype, p.op)
 
     def fill(self, p: Pattern) -> None:
         assert self._memory
@@ -167,7 +171,12 @@ class Worker:
         self._each(lambda rank: rank.communicator.destroy(), self._here)
 
     def _pattern(self, fields: Sequence[Any]) -> Pattern:
-        return Pattern(self._collective, *fields)
+        *plain, lengths = fields
+        p = Pattern(self._collective, *plain)
+        if lengths is None:
+            return p
+        table = BlockTable.of_rows(p.collective, np.array(lengths, np.int64), p.count)
+        return replace(p, blocks=table)
 
     def _each(self, do: Callable[[Any], Any], of_each: Sequence[Any]) -> list[Any]:
         """Runs `do` for every rank at the same time. Raises the first error."""

@@ -33,7 +33,7 @@ class Job:
     launch waits."""
 
     name: str
-    collective: tuple[str, int, int, int]
+    collective: tuple[str, int, int, int, bool]
     timeout: float
 
     @property

@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from socket import AF_INET
 from typing import Any
@@ -240,6 +241,27 @@ def test_hosts_in_namespaces(
     report = json.loads(stdout)
     assert report["out_of_bounds"] == {"count": 0, "okay": True}
     assert len(report["results"]) == 3 * 2 * 2
+    assert not left_running()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+def test_blocks_of_lengths_of_their_own_between_namespaces(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = plans.alltoall(4)
+    c = replace(program.collective, uneven=True)
+    program = replace(program, name="blocks", collective=c, gpus_per_node=2)
+    api.write(api.compile(program, Options(tune="off")), tmp_path / "kernels", targets=["cpu"])
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    with namespaces.hosts(2, "10gbit") as found:
+        hosts = ",".join(f"{one.namespace}:2" for one in found)
+        sizes = ["-b", "0", "-e", "70000", "-i", "70000", "-n", "2", "-w", "1"]
+        code, stdout, stderr = hccc(
+            "run", tmp_path / "kernels", "--hosts", hosts, "--skew", "zipf", *sizes
+        )
+    assert (code, stderr) == (0, "")
+    assert "Out of bounds values : 0 OK" in stdout
     assert not left_running()
 
 
