@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from hccc.base.building.build import FLAGS, compile_once, digest_of
+from hccc.base.building.build import FLAGS, STRIPPED, compile_once, digest_of, flags_for
 from hccc.base.building.compiler import own_options, processor
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.dtypes import KINDS, NAMES, OPS, REDUCTIONS, reduces
@@ -80,16 +80,19 @@ def build_several(
     variants: Sequence[Variant],
     *,
     include: Sequence[Path] = (),
+    march: str = "",
 ) -> Path:
     """Compiles kernels for each of the variants, and `dispatch`, which finds them, to one shared
     library.
 
-    Each source is compiled by itself, a few at a time. Raises UserError E412 to E414.
+    Each source is compiled by itself, a few at a time. march: the processors that it is for, by
+    default this machine's. Raises UserError E412 to E414.
     """
-    flags = [*(flag for flag in FLAGS if flag != "-shared"), "-c"]
+    every = [*flags_for(march), STRIPPED] if march else FLAGS
+    flags = [*(flag for flag in every if flag not in ("-shared", STRIPPED)), "-c"]
     objects = [_Unit(source, variant, flags, include) for source in sources for variant in variants]
     entries = " ".join(f"ENTRY({v.dtype}, {v.op})" for v in variants)
-    whole = _Unit(dispatch, variants[0], [*FLAGS, f"-DHCCC_BUILT(ENTRY)={entries}"], include)
+    whole = _Unit(dispatch, variants[0], [*every, f"-DHCCC_BUILT(ENTRY)={entries}"], include)
 
     def linked() -> list[str]:
         with ThreadPoolExecutor(max(1, min(len(objects), os.cpu_count() or 1))) as pool:

@@ -83,7 +83,7 @@ def shared(folder: Path) -> Installed:
 
 
 def _make(place: Path) -> None:
-    """Installs the wheel in an environment of its own that borrows this one's dependencies."""
+    """Installs the wheel in an environment of its own."""
     for name in _files():
         target = place / "tree" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +92,11 @@ def _make(place: Path) -> None:
     pip("wheel", *options, place / "tree")
     (wheel,) = place.glob("*.whl")
     shutil.rmtree(place / "tree")
+    install(wheel, place)
+
+
+def install(wheel: Path, place: Path) -> Installed:
+    """Installs a wheel in an environment of its own that borrows this one's dependencies."""
     environment = place / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     pip("--python", environment / "bin" / "python", "install", "--no-deps", wheel)
@@ -99,6 +104,7 @@ def _make(place: Path) -> None:
     borrowed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (packages / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
     (place / "work").mkdir()
+    return Installed(environment / "bin", place / "work")
 
 
 def root_of(factory: pytest.TempPathFactory) -> Path:

@@ -10,12 +10,14 @@ import click
 from hccc.base.dtypes import NAMES as DTYPES
 from hccc.base.dtypes import OPS
 from hccc.cli.progress import progress
-from hccc.cli.types import File
+from hccc.cli.types import File, HostRanks
 from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
 
 @click.command(short_help="Make the library of a standard collective.")
-@click.option("--ranks", type=click.IntRange(1, 1024), required=True, help="Of one host.")
+@click.option(
+    "--ranks", type=HostRanks(), required=True, help="Of one host, or of each of several: 2+2."
+)
 @click.option(
     "--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), required=True, help="Which."
 )
@@ -24,9 +26,15 @@ from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 @click.option("--op", type=click.Choice(OPS), default="sum", help="Of what reduces.")
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Copy the library to a file.")
 def standard(
-    ranks: int, collective: str, root: int, dtype: str, op: str, output: Path | None
+    ranks: tuple[int, ...],
+    collective: str,
+    root: int,
+    dtype: str,
+    op: str,
+    output: Path | None,
 ) -> None:
-    """Make the library of a standard collective for the CPUs of one host, and print its file.
+    """Make the library of a standard collective for the CPUs of one host, or of several that a
+    network joins, and print its file.
 
     A communicator runs this when a call has no library: built-in algorithms, proved, the best for
     each size by the figures of HCCC_CLUSTER (a file of `hccc profile --device cpu`), or usual ones.
@@ -34,8 +42,8 @@ def standard(
     from hccc.ir.collective import OpType, spelled
     from hccc.standard.libraries import build_standard
 
-    if root >= ranks:
-        raise click.BadParameter(f"{root} is no rank of {ranks}.", param_hint="'--root'")
+    if root >= sum(ranks):
+        raise click.BadParameter(f"{root} is no rank of {sum(ranks)}.", param_hint="'--root'")
     with progress():
         op_type, uneven = spelled(collective) or (OpType.ALLREDUCE, False)
         made = build_standard(op_type, ranks, [dtype], [op], root, uneven=uneven)

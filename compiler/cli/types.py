@@ -122,6 +122,25 @@ class Duration(click.ParamType[float]):
         return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
+class HostRanks(click.ParamType[tuple[int, ...]]):
+    """Ranks of a host, or of each of several: `8`, `2+2`."""
+
+    name = "ranks"
+    _MOST = 1024  # of all hosts
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Returns the ranks of each host."""
+        words = str(value).split("+")
+        if not all(re.fullmatch(r"[1-9]\d{0,3}", word, re.A) for word in words):
+            self.fail(f"{value!r} are not numbers of ranks; write 8, or 2+2", param, ctx)
+        found = tuple(map(int, words))
+        if sum(found) > self._MOST:
+            self.fail(f"{value!r} are more than {self._MOST} ranks", param, ctx)
+        return found
+
+
 class Words(click.ParamType[tuple[str, ...]]):
     """A comma list of known words, or `all`; aliases are translated."""
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hccc.base.building.places import user_directory
+from hccc.base.files.libraries import FOLDER
 from hccc.base.files.writing import write_whole
 from hccc.emit.compare import compare_kernels
 from hccc.emit.targets import Target
@@ -59,6 +60,11 @@ def kept_kernels(place: Path, catalogue: Catalogue, targets: Sequence[Target]) -
 def is_kept(place: Path) -> bool:
     """Tells whether a directory is one of `kept`."""
     return place.resolve().parent == _cache().resolve()
+
+
+def has_built(name: str) -> bool:
+    """Tells whether any library whose name begins so was built in a directory of `kept`."""
+    return any(_cache().glob(f"*/{FOLDER}/{name}*.so"))
 
 
 def _cache() -> Path:

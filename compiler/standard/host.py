@@ -1,4 +1,5 @@
-"""host: a host as a cluster of ranks that share its memory, by what was measured of it or as usual.
+"""host: a host as a cluster of ranks that share its memory, by what was measured of it or as usual,
+and several hosts, which a network joins.
 
 `HCCC_CLUSTER` names the file of what was measured: `hccc profile --device cpu --ranks N -o FILE`.
 """
@@ -6,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from hccc.base.diagnostics import Source, fail
@@ -14,12 +16,10 @@ from hccc.ir.topology import Topology
 
 VARIABLE = "HCCC_CLUSTER"
 
-# What `hccc profile` measured on a server of 2024 (2 cores of a Xeon).
+# What `hccc profile` measured on a server of 2024 (2 cores of a Xeon), and TCP at 10 Gbit/s.
 _USUAL = """\
 define chunk = 262144
-define nodenum = 1
-define node1 = {ranks}
-define cores = {cores}
+define nodenum = {hosts}
 define launch = {{base => 2.54, entry => 0.0756, wake => 14.8, small => 4 MiB}}
 define device = {{vendor => "cpu", name => "a usual host", reduce => 204, block => 6.59,
     read => 0.24, step => 0.0175, cache => [(512 KiB -> (53.6, 53.6)), (1 MiB -> (45.5, 45.5)),
@@ -27,26 +27,48 @@ define device = {{vendor => "cpu", name => "a usual host", reduce => 204, block 
     (32 MiB -> (13.1, 14.3)), (64 MiB -> (10.1, 14.3)), (128 MiB -> (8.35, 8.6)),
     (512 MiB -> (6.59, 6.73))]}}
 """
+_HOST = "define node{number} = {ranks}\ndefine cores = {cores}\n"
 _LINKS = "define bandwidth = {{mesh => [((0..{last}) -> (53.6, 1, 0.0175))]}}\n"
+_NETWORK = "define latency = {nic => 30us}\n"
+_NIC = "define nic = [(({ranks}) -> 1.15)]\n"
 
 
-def host_cluster(ranks: int) -> Topology:
-    """Returns this host as a cluster of so many ranks.
+def cluster_of(hosts: Sequence[int]) -> Topology:
+    """Returns hosts of so many ranks each: this one, or several.
 
     Raises:
         UserError: E424 the file of HCCC_CLUSTER has another number of ranks; what is wrong with it.
     """
+    ranks = sum(hosts)
     if file := os.environ.get(VARIABLE):
         made = load_cluster(Path(file))
         if len(made) != ranks:
             message = f"{VARIABLE}: {file} has {len(made)} ranks, and {ranks} are asked for"
             raise fail("E424", message, help=f"`hccc profile --device cpu --ranks {ranks}`")
         return made
-    return parse_cluster(Source("this host", text_of(ranks)))
+    if len(hosts) > 1:
+        return usual_hosts(hosts)
+    return _parsed(text_of(hosts, len(os.sched_getaffinity(0))))
 
 
-def text_of(ranks: int) -> str:
-    """Writes this host as a cluster of so many ranks, with usual figures."""
-    cores = len(os.sched_getaffinity(0))
-    links = _LINKS.format(last=ranks - 1) if ranks > 1 else ""
-    return _USUAL.format(ranks=ranks, cores=cores) + links
+def usual_hosts(hosts: Sequence[int]) -> Topology:
+    """Returns hosts with usual figures and a core for each rank, the same on every machine."""
+    return _parsed(text_of(hosts))
+
+
+def _parsed(text: str) -> Topology:
+    return parse_cluster(Source("the hosts", text))
+
+
+def text_of(hosts: Sequence[int], cores: int = 0) -> str:
+    """Writes hosts of so many ranks each as a cluster, with usual figures.
+
+    cores: of each host, by default one for each rank.
+    """
+    text = _USUAL.format(hosts=len(hosts)) + (_NETWORK if len(hosts) > 1 else "")
+    for number, ranks in enumerate(hosts, 1):
+        text += _HOST.format(number=number, ranks=ranks, cores=cores or ranks)
+        text += _LINKS.format(last=ranks - 1) if ranks > 1 else ""
+        if len(hosts) > 1:
+            text += _NIC.format(ranks=f"0..{ranks - 1}" if ranks > 1 else 0)
+    return text

@@ -6,37 +6,41 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hccc.base.building.compiler import compiler_tag, find_compiler
 from hccc.base.progress import tell
 from hccc.driver import outputs
 from hccc.driver.compilation import compile_library
 from hccc.driver.options import Options
-from hccc.emit.kept import kept
+from hccc.emit.kept import has_built, kept
 from hccc.emit.targets import TARGETS
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
+from hccc.ir.topology import Topology
 from hccc.passes.verify import verify
 from hccc.runtime.communicator.kernels import built
-from hccc.standard.host import host_cluster
+from hccc.standard.host import cluster_of
 from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct
 
 SIZES = "8..256M"  # bytes of calls that a plan is chosen for; larger ones take the last
 # By the built-in algorithms that are weighed: over shared memory every rank reaches every other, so
 # what goes round about (hierarchical, NCCL's trees) moves more. Rings of many ranks take long to
-# find, and are never the best there.
+# find, and are never the best there. Between hosts, gateways spare the network.
 _WEIGHED = ("direct", "recursive", "binomial")
+_BETWEEN_HOSTS = "hierarchical"
 _RINGS = 4  # ranks at most
 
 
-def programs(op: OpType, ranks: int, root: int = 0, *, uneven: bool = False) -> list[Program]:
+def programs(op: OpType, where: Topology, root: int = 0, *, uneven: bool = False) -> list[Program]:
     """Returns the programs of a collective that are weighed, verified. uneven: blocks have lengths
     of their own."""
-    where = host_cluster(ranks)
-    if ranks == 1:  # without transfers
+    if len(where) == 1:  # without transfers
         made = [direct(where, op)]
     else:
-        names = [*_WEIGHED, *(["ring"] if ranks <= _RINGS else [])]
+        names = [*_WEIGHED, *(["ring"] if len(where) <= _RINGS else [])]
+        if where.node[0] != where.node[-1]:
+            names.append(_BETWEEN_HOSTS)
         found = [name for name in registry.serving(op) if name in names]
         made = [registry.make(name, where, op, root) for name in found]
     if uneven:
@@ -44,23 +48,23 @@ def programs(op: OpType, ranks: int, root: int = 0, *, uneven: bool = False) -> 
     return [verify(one) for one in made]
 
 
-def standard_library(op: OpType, ranks: int, root: int = 0, *, uneven: bool = False) -> Catalogue:
-    """Compiles and proves the library of a collective for ranks of one host.
-
-    Raises:
-        UserError: anything wrong with the cluster of HCCC_CLUSTER.
-    """
+def standard_library(
+    op: OpType, where: Topology, root: int = 0, *, uneven: bool = False
+) -> Catalogue:
+    """Compiles and proves the library of a collective for ranks of one host, or of several."""
     tell("Making programs")
-    weighed = programs(op, ranks, root, uneven=uneven)
-    name = f"standard_{weighed[0].collective.name.lower()}"
-    options = Options(sizes=SIZES)
-    made = compile_library(weighed, options, host_cluster(ranks), name=name)
-    return made.catalogue
+    weighed = programs(op, where, root, uneven=uneven)
+    name = _name(op, uneven)
+    return compile_library(weighed, Options(sizes=SIZES), where, name=name).catalogue
+
+
+def _name(op: OpType, uneven: bool) -> str:
+    return f"standard_{op.value.lower()}{'v' * uneven}"
 
 
 def build_standard(
     op: OpType,
-    ranks: int,
+    hosts: Sequence[int],
     dtypes: Sequence[str],
     reductions: Sequence[str] = ("sum",),
     root: int = 0,
@@ -68,12 +72,22 @@ def build_standard(
     uneven: bool = False,
 ) -> Path:
     """Builds a collective's library for the CPU, for each type and reduction (where nothing is
-    reduced, for each width), and returns its file in the user's cache.
+    reduced, for each width), and returns its file in the user's cache. hosts: the ranks of each.
 
     Raises:
-        UserError: E412 to E414 it cannot be built; what `standard_library` raises.
+        UserError: E412 to E414 it cannot be built; E424, and anything wrong with the cluster of
+        HCCC_CLUSTER.
     """
-    catalogue = standard_library(op, ranks, root, uneven=uneven)
+    if not compiler_tag() and not has_built(f"{_name(op, uneven)}_cpu"):
+        find_compiler()  # says so before seconds of work
+    return built(kernels(op, cluster_of(hosts), root, uneven=uneven), dtypes, reductions)
+
+
+def kernels(op: OpType, where: Topology, root: int = 0, *, uneven: bool = False) -> Path:
+    """Emits a collective's kernels for the CPU into the user's cache, and returns their directory.
+
+    Raises:
+        UserError: E413 there is no place for them.
+    """
     cpu = next(target for target in TARGETS if target.name == "cpu")
-    place = kept(outputs.kernels(catalogue, [cpu]))
-    return built(place, dtypes, reductions)
+    return kept(outputs.kernels(standard_library(op, where, root, uneven=uneven), [cpu]))

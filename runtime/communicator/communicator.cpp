@@ -259,18 +259,37 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
   libraries_.add(std::move(library));
 }
 
-// Returns whether a call that no library does may have one made: a collective on the CPU of one host.
+// Returns the ranks of each host, in the order of the ranks; none where a host's ranks are not in a row.
+std::vector<int> Communicator::hosts() const {
+  std::vector<int> found;
+  for (int r = 0; r < n_ranks_; ++r) {
+    const size_t host = static_cast<size_t>(hccc_bootstrap_host(bootstrap_.get(), r));
+    if (host + 1 < found.size()) return {};  // hosts are numbered in the order of their lowest ranks
+    if (host == found.size()) found.push_back(0);
+    ++found[host];
+  }
+  return found;
+}
+
+bool Communicator::first_of_host() const {
+  for (int r = 0; r < rank_; ++r)
+    if (host_->near(r)) return false;
+  return true;
+}
+
+// Returns whether a call that no library does may have one made: a collective on the CPU.
 bool Communicator::makes(const Wanted &wanted) const {
   if (!wanted.collective || !StandardLibrary::serves(wanted.collective)) return false;
-  if (network_ || strcmp(host_->target(), "cpu") != 0) return false;
+  if (strcmp(host_->target(), "cpu") != 0 || hosts().empty()) return false;
   return rooted(wanted.collective) || wanted.root == -1;
 }
 
 // Returns the standard library of a call: the one of root 0 where that serves all roots.
 StandardLibrary Communicator::standard(const Wanted &wanted) const {
   Wanted its = wanted;
-  if (!strcmp(wanted.collective, "Broadcast") || !strcmp(wanted.collective, "Reduce")) its.root = 0;
-  return StandardLibrary(its, n_ranks_);
+  const bool turns = !strcmp(wanted.collective, "Broadcast") || !strcmp(wanted.collective, "Reduce");
+  if (turns && !network_) its.root = 0;
+  return StandardLibrary(its, hosts());
 }
 
 hcccCan_t Communicator::can(const Wanted &wanted) const {
@@ -279,16 +298,17 @@ hcccCan_t Communicator::can(const Wanted &wanted) const {
   std::lock_guard<std::mutex> lock(loading_);
   if (libraries_.find(wanted)) return hcccCanNow;
   if (!makes(wanted)) return hcccCanNot;
-  return standard(wanted).there() ? hcccCanLoad : hcccCanMake;
+  return standard(wanted).places() ? hcccCanLoad : hcccCanMake;
 }
 
-// Loads the standard library of a call that no library does. Where it is not there rank 0 makes it,
-// and the others wait for as long as that takes. All ranks have loaded the same libraries, so all
+// Loads the standard library of a call that no library does: from the cache where all ranks find it
+// there, else from the package. Where neither is so the first rank of each host that lacks it makes it
+// there, and the others wait for as long as that takes. All ranks have loaded the same libraries, so all
 // come here in the same call; where they do not want the same, all are told, and nothing is lost.
 void Communicator::provide(const Wanted &wanted, double timeout_s) {
   struct Asked {
     uint64_t identity;
-    int32_t there, code;
+    int32_t places, code;
     char text[496];
   };
   const StandardLibrary library = standard(wanted);
@@ -299,15 +319,17 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
     if (hccc_bootstrap_allgather(bootstrap_.get(), all.data(), sizeof(Asked), seconds, &error)) fail_as(error);
     for (Asked &one : all) one.text[sizeof one.text - 1] = '\0';
   };
-  own.identity = library.identity(), own.there = library.there();
+  own.identity = library.identity(), own.places = library.places();
   strncpy(own.text, library.text().c_str(), sizeof own.text - 1);
   share(timeout_s);
   for (int r = 0; r < n_ranks_; ++r)
     if (const Asked &one = all[static_cast<size_t>(r)]; one.identity != own.identity)
       throw Error(hcccInvalidUsage, text_of("rank %d calls %s, for which no library is loaded; rank %d calls %s", r,
                                             one.text, rank_, library.text().c_str()));
-  if (std::any_of(all.begin(), all.end(), [](const Asked &one) { return !one.there; })) {
-    if (rank_ == 0 && !library.there()) try {
+  int places = own.places;
+  for (const Asked &one : all) places &= one.places;
+  if (!places) {
+    if (first_of_host() && !(library.places() & StandardLibrary::CACHE)) try {
         library.make([this] { return failure_.code() != hcccSuccess; });
       } catch (const Error &error) {
         own.code = error.code;
@@ -315,9 +337,12 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
       }
     share(0);
     check_not_lost();
-    if (all[0].code) throw Error(static_cast<hcccResult_t>(all[0].code), all[0].text);
+    for (int r = 0; r < n_ranks_; ++r)
+      if (const Asked &one = all[static_cast<size_t>(r)]; one.code)
+        throw Error(static_cast<hcccResult_t>(one.code), (network_ ? text_of("rank %d: ", r) : "") + one.text);
   }
-  load(library.file(), true, timeout_s);
+  const bool packaged = places == StandardLibrary::PACKAGE;
+  load(library.file(packaged ? StandardLibrary::PACKAGE : StandardLibrary::CACHE), true, timeout_s);
 }
 
 void Communicator::allgather(void *data, size_t bytes_each, double timeout_s) {

@@ -105,6 +105,8 @@ class Communicator {
   bool makes(const Wanted &wanted) const;
   StandardLibrary standard(const Wanted &wanted) const;
   void provide(const Wanted &wanted, double timeout_s);
+  std::vector<int> hosts() const;
+  bool first_of_host() const;
   void leave();
   void check_not_lost() const;
   bool reaches(const char *at, size_t bytes) const;

@@ -27,9 +27,11 @@ def built(
     platform: str = "cpu",
     *,
     trace: bool = False,
+    march: str = "",
 ) -> Path:
     """Builds the shared library of all its plans, for each type and reduction; where nothing is
-    reduced, for each width. trace: whether launches can be recorded.
+    reduced, for each width. trace: whether launches can be recorded; march: the CPUs that it is
+    for, by default this machine's.
 
     Nothing of the directory is compiled or loaded: it is compared with what its plan emits, which
     is built in this user's cache.
@@ -57,5 +59,5 @@ def built(
     reductions = (Variant(dtype, op, trace) for dtype, op in pairs(dtypes, ops)) if reduces else ()
     wanted = list(dict.fromkeys(reductions if reduces else moves))
     if platform == "cpu":
-        return build_several(dispatch, sources, wanted)
+        return build_several(dispatch, sources, wanted, march=march)
     return build_for_gpu(platform, dispatch, sources, wanted)

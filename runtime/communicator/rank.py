@@ -26,7 +26,7 @@ NO_COLOR = -1
 
 class Can(IntEnum):
     """hcccCan_t: what there is for a call. NOT: nothing; MAKE: a standard library would be made;
-    LOAD: one is in this user's cache; NOW: a library is loaded."""
+    LOAD: one is in this user's cache or came with the package; NOW: a library is loaded."""
 
     NOT = 0
     MAKE = 1

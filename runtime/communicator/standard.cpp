@@ -1,6 +1,7 @@
 // standard.cpp: finds and makes libraries of standard collectives.
 #include "standard.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 #include <cctype>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 
 #include "descriptor.h"
@@ -53,21 +55,55 @@ std::string content_of(const std::string &path) {
   return text;
 }
 
-// Hashes what the processor can do, which kernels are compiled for.
-uint64_t processor() {
-  static const uint64_t found = [] {
+// Returns the line of /proc/cpuinfo that says what the processor can do.
+const std::string &processor() {
+  static const std::string found = [] {
     std::istringstream lines(content_of("/proc/cpuinfo"));
     for (std::string line; std::getline(lines, line);)
-      if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) return hash_of(line);
-    return uint64_t{0};
+      if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) return line;
+    return std::string();
   }();
   return found;
+}
+
+// Returns whether the processor has what compilers call x86-64-v3.
+bool is_newer() {
+  for (const char *one : {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"})
+    if ((processor() + " ").find(std::string(" ") + one + " ") == std::string::npos) return false;
+  return true;
 }
 
 bool only_ours(const std::string &path, mode_t kind) {
   struct stat status;
   return !lstat(path.c_str(), &status) && (status.st_mode & S_IFMT) == kind && status.st_uid == getuid() &&
          !(status.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+// Returns the directory that this library lies in; "" where nothing says so.
+std::string own_directory() {
+  Dl_info found;
+  if (!dladdr(reinterpret_cast<void *>(&own_directory), &found) || !found.dli_fname) return "";
+  const std::string path = found.dli_fname;
+  return path[0] == '/' ? path.substr(0, path.rfind('/')) : "";
+}
+
+// Returns whether a path is of a kind, and can be changed only by those who can change `package`.
+bool is_of(const struct stat &package, const std::string &path, mode_t kind) {
+  struct stat status;
+  return !lstat(path.c_str(), &status) && (status.st_mode & S_IFMT) == kind && status.st_uid == package.st_uid &&
+         !(status.st_mode & ~package.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+// Returns the library of a name that has come with this one, the best for this processor, or "".
+std::string packaged(const std::string &name) {
+  const std::string own = own_directory(), place = own + "/standard";
+  struct stat package;
+  if (own.empty() || variable("HCCC_PREBUILT") == "0" || stat(own.c_str(), &package)) return "";
+  if (!is_of(package, place, S_IFDIR)) return "";
+  const std::string newer = place + "/x86-64-v3";
+  if (is_newer() && is_of(package, newer, S_IFDIR) && is_of(package, newer + "/" + name, S_IFREG))
+    return newer + "/" + name;
+  return is_of(package, place + "/" + name, S_IFREG) ? place + "/" + name : "";
 }
 
 // Makes a directory that only this user can write to, unless it exists.
@@ -153,8 +189,10 @@ bool StandardLibrary::serves(const char *collective) {
   return false;
 }
 
-StandardLibrary::StandardLibrary(const Wanted &wanted, int n_ranks)
-    : collective_(wanted.collective), root_(wanted.root), n_ranks_(n_ranks) {
+StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &hosts)
+    : collective_(wanted.collective), root_(wanted.root), n_ranks_(std::accumulate(hosts.begin(), hosts.end(), 0)),
+      of_type_(wanted.type), of_op_(wanted.op) {
+  for (const int ranks : hosts) hosts_ += (hosts_.empty() ? "" : "+") + std::to_string(ranks);
   for (char &c : collective_) c = static_cast<char>(tolower(c));
   const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" ||
                        collective_ == "reducescatterv" || collective_ == "reduce";
@@ -162,13 +200,14 @@ StandardLibrary::StandardLibrary(const Wanted &wanted, int n_ranks)
   op_ = reduces ? name_of_op(wanted.op) : "";
   const std::string cluster = variable("HCCC_CLUSTER");
   const uint64_t figures = cluster.empty() ? 0 : hash_of(content_of(cluster), hash_of(cluster));
-  std::string name = std::to_string(n_ranks_) + "-" + collective_;
+  std::string name = hosts_ + "-" + collective_;
   if (root_ >= 0) name += "-" + std::to_string(root_);
+  if (!figures && hosts.size() == 1) packaged_ = packaged(name + ".so");
   name += "-" + type_ + (reduces ? "-" + op_ : "");
   if (figures) name += text_of("-%08x", static_cast<unsigned>(figures >> 32));
   identity_ = hash_of(name);
   const std::string version = text_of("%d-%d-%016llx", HCCC_RUNTIME_VERSION, HCCC_ABI,
-                                      static_cast<unsigned long long>(processor()));
+                                      static_cast<unsigned long long>(hash_of(processor())));
   file_ = directory(version) + "/" + name + ".so";
 }
 
@@ -176,10 +215,20 @@ std::string StandardLibrary::text() const {
   std::string made = collective_ + " of " + type_;
   if (!op_.empty()) made += ", " + op_;
   if (root_ >= 0) made += ", root " + std::to_string(root_);
-  return made + ", for " + std::to_string(n_ranks_) + (n_ranks_ == 1 ? " rank" : " ranks");
+  if (hosts_.find('+') != std::string::npos) return made + ", for hosts of " + hosts_ + " ranks";
+  return made + ", for " + hosts_ + (n_ranks_ == 1 ? " rank" : " ranks");
 }
 
-bool StandardLibrary::there() const { return only_ours(file_, S_IFREG); }
+bool StandardLibrary::in_cache() const { return only_ours(file_, S_IFREG); }
+
+int StandardLibrary::places() const {
+  int found = in_cache() ? CACHE : NOWHERE;
+  if (!packaged_.empty()) try {
+      if (Library(packaged_, n_ranks_, "cpu", true).built_for(of_type_, of_op_)) found |= PACKAGE;
+    } catch (const Error &) {  // it cannot be loaded: as if it were not there
+    }
+  return found;
+}
 
 std::vector<std::string> StandardLibrary::command() const {
   std::vector<std::string> words;
@@ -193,7 +242,7 @@ std::vector<std::string> StandardLibrary::command() const {
     for (std::string word; parts >> word;) words.push_back(word);
   }
   if (words.empty()) words = {"hccc"};
-  for (const std::string &word : {std::string("standard"), std::string("--ranks"), std::to_string(n_ranks_),
+  for (const std::string &word : {std::string("standard"), std::string("--ranks"), hosts_,
                                   std::string("--collective"), collective_, std::string("--dtype"), type_,
                                   std::string("-o"), file_})
     words.push_back(word);
@@ -208,7 +257,7 @@ void StandardLibrary::make(const std::function<bool()> &stopped) const {
   std::string said, why;
   try {
     const int status = run(command(), stopped, said);
-    if (!status && there()) return;
+    if (!status && in_cache()) return;
     why = first_error(said);
     if (why.empty()) why = text_of("%s ended with %d: %s", command()[0].c_str(), status, said.substr(0, 200).c_str());
   } catch (const Error &error) {

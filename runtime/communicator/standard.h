@@ -1,5 +1,5 @@
 // standard.h: the libraries of standard collectives, which `hccc standard` makes when a call first
-// needs one, and which are kept in the user's cache.
+// needs one, and which are kept in the user's cache. A platform wheel brings some, beside this library.
 #pragma once
 
 #include <functional>
@@ -13,27 +13,34 @@ namespace hccc {
 // The library of a call without one: which it is, and where it lies.
 class StandardLibrary {
  public:
-  // Throws Error where there is no place for it that only this user can write to.
-  StandardLibrary(const Wanted &wanted, int n_ranks);
+  // hosts: the ranks of each. Throws Error where there is no place for it that only this user can
+  // write to.
+  StandardLibrary(const Wanted &wanted, const std::vector<int> &hosts);
 
   // Returns whether calls of a collective get such a library. HCCC_STANDARD=0 turns them off.
   static bool serves(const char *collective);
 
-  const std::string &file() const { return file_; }
+  // Places where it may lie: this user's cache, and the package. Values are bits.
+  enum Place { NOWHERE = 0, CACHE = 1, PACKAGE = 2 };
+
+  // Returns its file in a place.
+  const std::string &file(Place place) const { return place == PACKAGE ? packaged_ : file_; }
   // Describes it: "Allreduce of float32, sum, for 8 ranks".
   std::string text() const;
   // Hashes all that it is made of, the same at all ranks that make the same call.
   uint64_t identity() const { return identity_; }
-  // Returns whether it lies there, and belongs to this user alone.
-  bool there() const;
-  // Makes it, in a child process. stopped: asked ten times a second, ends it. Throws Error.
+  // Returns the places where it lies, built for the call's type and reduction, and can be changed by
+  // this user alone, or by those alone who can change the package.
+  int places() const;
+  // Makes it in the cache, in a child process. stopped: asked ten times a second, ends it. Throws Error.
   void make(const std::function<bool()> &stopped) const;
 
  private:
+  bool in_cache() const;
   std::vector<std::string> command() const;
 
-  std::string collective_, type_, op_, file_;
-  int root_, n_ranks_;
+  std::string hosts_, collective_, type_, op_, file_, packaged_;
+  int root_, n_ranks_, of_type_, of_op_;
   uint64_t identity_ = 0;
 };
 

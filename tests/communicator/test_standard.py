@@ -18,6 +18,7 @@ from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Can, Result
 from hccc.runtime.communicator.runtime_library import build
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.transport.ucx_transport import available
 from hccc.standard import host
 from tests.communicator.conftest import Library
 from tests.communicator.test_calls import performs, plan_of
@@ -33,7 +34,7 @@ def fresh(tmp_path: Path) -> Mapping[str, str]:
     own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(host.VARIABLE, raising=False)
-        text = host.text_of(RANKS)
+        text = host.text_of([RANKS], 2)
     file = tmp_path / "host.cluster"
     file.write_text(f"# {uuid.uuid4()}\n{text}")
     return {"HCCC_STANDARD": "1", host.VARIABLE: str(file), "HCCC_PROGRESS": "off"}
@@ -267,3 +268,77 @@ def turned_off(c: Communicator) -> str:
     with pytest.raises(CommunicatorError) as caught:
         c.all_reduce(np.ones(3, np.float32))
     return caught.value.text
+
+
+HOSTS = {"UCX_TLS": "tcp,self", "HCCC_NETWORK": "lo", "HCCC_PROGRESS": "off"}  # as between hosts
+
+
+def on_hosts(rank: int) -> Mapping[str, str]:
+    """Returns the variables of a rank of two hosts, of two ranks and of one."""
+    return {"HCCC_HOST_ID": f"host{rank // 2}"}
+
+
+def between_hosts(c: Communicator) -> bool:
+    assert adds_up(c) == [Can.MAKE, Can.NOT, Can.NOW]
+    return all(performs(c, "broadcast", 2, 999) for _ in range(2))
+
+
+@pytest.fixture
+def ucx() -> None:
+    """Skips where there is no UCX."""
+    usable, text = available()
+    if not usable:
+        pytest.skip(text)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ucx")
+def test_ranks_of_several_hosts(tmp_path: Path) -> None:
+    """The first rank of every host makes them there."""
+    file, maker, told = (tmp_path / name for name in ("two.cluster", "maker", "told"))
+    file.write_text(f"# {uuid.uuid4()}\n{host.text_of([2, 1])}")
+    run_hccc = f'exec "{sys.executable}" -m hccc "$@"'
+    maker.write_text(f'#!/bin/sh\necho "$HCCC_RANK $3 $5" >> "{told}"\n{run_hccc}\n')
+    maker.chmod(0o700)
+    own = {"HCCC_STANDARD": "1", "HCCC_COMMAND": str(maker), host.VARIABLE: str(file)}
+    variables = {**HOSTS, **own, "PYTHONPATH": str(ROOT / "src")}
+    made = start(RANKS, between_hosts, environment=variables, of_rank=on_hosts)
+    assert made.outcomes(timeout=500) == dict.fromkeys(range(RANKS), True)
+    wanted = [f"{rank} 2+1 {name}" for rank in (0, 2) for name in ("allreduce", "broadcast")]
+    assert sorted(told.read_text().splitlines()) == wanted
+
+
+def refused_between_hosts(c: Communicator) -> tuple[Can, str]:
+    can = c.can("all_reduce", "float32")
+    with pytest.raises(CommunicatorError) as caught:
+        c.all_reduce(np.ones(3, np.float32))
+    assert c.error is Result.SUCCESS
+    return can, caught.value.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ucx")
+def test_a_host_that_can_make_none_is_named(fresh: Mapping[str, str]) -> None:
+    usual = {k: v for k, v in fresh.items() if k != host.VARIABLE}
+    made = start(
+        RANKS,
+        refused_between_hosts,
+        environment={**usual, **HOSTS, **NO_MAKER},
+        of_rank=on_hosts,
+    )
+    for can, text in made.outcomes().values():
+        assert can is Can.MAKE and "rank 0: no library is loaded that does allreduce" in text
+        assert "for hosts of 2+1 ranks" in text and "/nowhere/hccc cannot be run" in text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ucx")
+def test_hosts_whose_ranks_are_not_in_a_row_have_none(fresh: Mapping[str, str]) -> None:
+    made = start(
+        RANKS,
+        refused_between_hosts,
+        environment={**fresh, **HOSTS},
+        of_rank=lambda rank: {"HCCC_HOST_ID": f"host{rank % 2}"},
+    )
+    for can, text in made.outcomes().values():
+        assert can is Can.NOT and text == "no library is loaded that does Allreduce"

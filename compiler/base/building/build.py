@@ -4,6 +4,7 @@ A name has a hash of all sources, the compiler's flags and the processor it comp
 changed source never gets an old library, nor does a library from another machine run here. Then
 comes one of the compiler: another compiler builds again, and where there is none, what any has
 built is used. The last is a hash of the file's content: a truncated library is built again.
+What a platform wheel brings has no part of the processor in its name (`prebuilt`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,7 @@ from hccc.base.building.compiler import (
     run_compiler,
 )
 from hccc.base.building.places import user_directory
+from hccc.base.building.prebuilt import MARCH, prebuilt, prebuilt_place
 from hccc.base.files.libraries import FOLDER, name_of, stem_of
 from hccc.base.files.lock import try_lock
 from hccc.base.files.writing import beside, remove_leftovers
@@ -35,7 +38,9 @@ from hccc.base.progress import note
 
 STANDARD = "-std=c++17"
 FLAGS = (STANDARD, "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
+STRIPPED = "-s"  # an option of what is built for others
 SUFFIXES = frozenset({".h", ".inc", ".cpp", ".cu", ".hip"})
+_NATIVE = "native"
 _KEPT_S = 90 * 86_400.0  # from when it was built, in the user's cache
 
 
@@ -48,6 +53,11 @@ class Piece:
     include: tuple[Path, ...] = ()
     reads: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ("-O2", "-fvisibility=hidden")
+
+
+def flags_for(march: str) -> list[str]:
+    """Returns FLAGS for other processors than this machine's."""
+    return [f"-march={march}" if flag.startswith("-march=") else flag for flag in FLAGS]
 
 
 def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
@@ -64,23 +74,58 @@ def build_pieces(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
     """Builds a shared library from sources of hccc's own, which have no variants.
 
     Each source is compiled by itself, a few at a time, unless its object exists already, for
-    whatever library. The results are in the user's cache, since a package cannot be written to.
+    whatever library. The results are in the user's cache, since a package cannot be written to. A
+    library that a wheel has brought goes before them.
     link: options of the linker.
 
     Raises:
         UserError: E412 to E414.
     """
+    if prebuilt_place() and (known := prebuilt(_name(pieces, link, MARCH))):
+        return known
+    return _linked(pieces, link, _NATIVE)
+
+
+def prebuild_pieces(place: Path, pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
+    """Builds as `build_pieces` for every processor of this kind, as a library of a wheel in
+    `place`, and returns its file.
+
+    Raises:
+        UserError: E412 to E414.
+    """
+    made = _linked(pieces, [*link, STRIPPED], MARCH)
+    target = place / name_of(_name(pieces, link, MARCH), ".so", made.read_bytes())
+    return Path(shutil.copyfile(made, target))
+
+
+def _linked(pieces: Sequence[Piece], link: Sequence[str], march: str) -> Path:
+    """Builds the library of `build_pieces` in the user's cache."""
     source = pieces[0].source.resolve()
-    options = ["-shared", "-pthread", *link]
-    stems = [_stem(piece) for piece in pieces]
 
     def arguments() -> list[str]:
         with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
-            objects = [str(path) for path in pool.map(_object, pieces, stems)]
-        return [*objects, *options]
+            objects = pool.map(lambda piece: str(_object(piece, march)), pieces)
+            return [*objects, *_link_options(link)]
 
-    name = stem_of(source, digest_of((), [processor(), *options, *stems]))
-    return compile_once(source, name, ".so", arguments, _cached(source.parent))
+    return compile_once(
+        source, _name(pieces, link, march), ".so", arguments, _cached(source.parent)
+    )
+
+
+def _name(pieces: Sequence[Piece], link: Sequence[str], march: str) -> str:
+    """Returns the name of a library, without the hashes of compiler and content."""
+    stems = [_stem(piece, march) for piece in pieces]
+    words = [_processors(march), *_link_options(link), *stems]
+    return stem_of(pieces[0].source.resolve(), digest_of((), words))
+
+
+def _link_options(link: Sequence[str]) -> list[str]:
+    return ["-shared", "-pthread", *link]
+
+
+def _processors(march: str) -> str:
+    """Returns what tells the processors in names that something is built for."""
+    return processor() if march == _NATIVE else march
 
 
 def build_alone(source: Path, flags: Sequence[str]) -> Path:
@@ -101,22 +146,24 @@ def build_alone(source: Path, flags: Sequence[str]) -> Path:
     return found or _build_in_cache(source, name, ".so", [find_compiler(), *options, str(source)])
 
 
-def _options(piece: Piece) -> list[str]:
-    return [*(flag for flag in FLAGS if flag != "-shared"), *piece.flags, *own_options(), "-c"]
+def _options(piece: Piece, march: str) -> list[str]:
+    shared = [flag for flag in flags_for(march) if flag != "-shared"]
+    return [*shared, *piece.flags, *own_options(), "-c"]
 
 
-def _stem(piece: Piece) -> str:
+def _stem(piece: Piece, march: str) -> str:
     """Returns the name of a piece's object file, without the hashes of compiler and content."""
     source = piece.source.resolve()
-    words = [source.name, processor(), *_options(piece)]
+    words = [source.name, _processors(march), *_options(piece, march)]
     return stem_of(source, digest_of([source.parent, *piece.include, *piece.reads], words))
 
 
-def _object(piece: Piece, stem: str) -> Path:
+def _object(piece: Piece, march: str) -> Path:
     """Returns the object file of a piece."""
     source = piece.source.resolve()
     search = [f"-I{path}" for path in (source.parent, *piece.include)]
-    arguments = [*_options(piece), *search, str(source)]
+    arguments = [*_options(piece, march), *search, str(source)]
+    stem = _stem(piece, march)
     return compile_once(source, stem, ".o", lambda: arguments, _cached(source.parent))
 
 

@@ -32,11 +32,12 @@
  * the CPUs of one host, whose ranks in place then copy their input.
  *
  * Standard libraries. Where no loaded library does a call's collective, for its root, type and
- * reduction, on the CPUs of one host, rank 0 runs `hccc standard`, which makes one of built-in
- * algorithms, proves and builds it; the other ranks wait for that. It is kept in the user's cache
- * ($XDG_CACHE_HOME/hccc/standard), where later calls and processes find it. Where none can be made
- * (no hccc, no compiler) the call returns hcccInvalidUsage at every rank, with the reason, and
- * nothing is lost. A call in a stream has its library made when the stream comes to it.
+ * reduction, on CPUs, rank 0 runs `hccc standard`, of several hosts the first rank of each: it makes
+ * one of built-in algorithms, proves and builds it; the other ranks wait for that. It is kept in the
+ * user's cache ($XDG_CACHE_HOME/hccc/standard), where later calls and processes find it. A platform
+ * wheel has brought many, beside this library: they serve where the cache has none. Where none can
+ * be made (no hccc, no compiler) the call returns hcccInvalidUsage at every rank, with the reason,
+ * and nothing is lost. A call in a stream has its library made when the stream comes to it.
  *
  * Streams. `stream` is a stream of the device layer's CPU platform (hcccrt.h, an hcccrtStream_t):
  * the call is checked, put into the stream, and runs when the stream reaches it.
@@ -71,8 +72,9 @@
  * HCCC_TIMEOUT, HCCC_HEAP (host, device), HCCC_HEAP_BYTES (most memory of hcccMemAlloc; all of the
  * machine's), HCCC_HANDLES (fabric, descriptor, legacy), HCCC_SCRATCH_BYTES (of a device's
  * communicator), HCCC_CPU_WORKERS (threads of a call; the cores divided by the ranks of the host),
- * HCCC_STANDARD (0: no standard libraries), HCCC_COMMAND (what makes them; `hccc`), HCCC_CLUSTER
- * (a file of `hccc profile`, by whose figures they are chosen),
+ * HCCC_STANDARD (0: no standard libraries), HCCC_PREBUILT (0: none of the package), HCCC_COMMAND
+ * (what makes them; `hccc`), HCCC_CLUSTER (a file of `hccc profile`, by whose figures they are
+ * chosen),
  * HCCC_PEER_READS (0: receives do not read the sender's memory by process_vm_readv),
  * HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met, and RDMA devices).
  */
@@ -173,8 +175,8 @@ hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccComm_t *made
 hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path);
 
 /* Says what there is for a call, without making or loading anything: a library that is loaded; a
- * standard one in this user's cache; none, but the call would have it made; or nothing.
- * collective: "Allreduce", "Broadcast" ...; root: -1 where there is none. */
+ * standard one in this user's cache or of the package; none, but the call would have it made; or
+ * nothing. collective: "Allreduce", "Broadcast" ...; root: -1 where there is none. */
 typedef enum { hcccCanNot = 0, hcccCanMake = 1, hcccCanLoad = 2, hcccCanNow = 3 } hcccCan_t;
 hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int root, hcccDataType_t type,
                          hcccRedOp_t op, hcccCan_t *answer);

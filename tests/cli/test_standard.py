@@ -1,0 +1,23 @@
+"""`hccc standard`: words about ranks and roots that make no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commandline import Hccc
+
+
+@pytest.mark.parametrize(
+    ("ranks", "root", "why"),
+    [
+        ("0", "0", "'0' are not numbers of ranks; write 8, or 2+2"),
+        ("2+", "0", "'2+' are not numbers of ranks"),
+        ("2+-2", "0", "'2+-2' are not numbers of ranks"),
+        ("1000+25", "0", "'1000+25' are more than 1024 ranks"),
+        ("2", "2", "2 is no rank of 2"),
+        ("2+1", "3", "3 is no rank of 3"),
+    ],
+)
+def test_usage(hccc: Hccc, ranks: str, root: str, why: str) -> None:
+    code, out, err = hccc("standard", "--ranks", ranks, "--collective", "broadcast", "--root", root)
+    assert code == 2 and not out and why in " ".join(err.split())
