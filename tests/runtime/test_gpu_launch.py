@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
+from hccc.ir.uneven import BlockTable
 from hccc.runtime.abi import (
     CallRecord,
     CommRecord,
@@ -329,3 +332,34 @@ def test_fences_reach_as_far_as_the_ranks_are(tmp_path: Path) -> None:
         text = (tmp_path / "k.ptx").read_text()
         assert f"st.release.{name}." in text and f"ld.acquire.{name}." in text
         assert ("st.release.sys." in text) == bool(scope)
+
+
+@pytest.mark.slow
+def test_blocks_with_lengths_of_their_own(tmp_path: Path) -> None:
+    """In place too: a block that is shorter both ways leaves what lies behind it as it was."""
+    direct = replace(plans.alltoall(4), collective=Collective(OpType.ALLTOALL, 4, 16, uneven=True))
+    plan = plans.compiled(direct)
+    world = GpuRanks(built(plan, tmp_path), plan)
+    scratch = [aligned_zeros(shape_of(plan).scratch_bytes(COUNT, 4)) for _ in range(4)]
+    for record, one in zip(world.ranks, scratch, strict=True):
+        record.scratch = one.ctypes.data
+    rng = np.random.default_rng(1)
+    for count, in_place in ((500, False), (37, True), (1, False)):
+        lengths = rng.integers(0, count, (4, 4), endpoint=True)
+        lengths[1] = 0
+        if in_place:
+            lengths = np.minimum(lengths, lengths.T)
+        table = BlockTable.of_rows(plan.collective, lengths.ravel(), count)
+        words = np.ascontiguousarray(table.words())
+        sent = [rng.integers(0, 1 << 30, 4 * count, np.int32) for _ in range(4)]
+        world.outputs = [a.copy() if in_place else np.full(4 * count, -1, np.int32) for a in sent]
+        for local, a, b in zip(world.local, sent, world.outputs, strict=True):
+            local.input, local.output = (b if in_place else a).ctypes.data, b.ctypes.data
+        want = [a.copy() if in_place else np.full(4 * count, -1, np.int32) for a in sent]
+        for source in range(4):
+            for rank in range(4):
+                n = lengths[source, rank]
+                want[rank][source * count :][:n] = sent[source][rank * count :][:n]
+        assert world.launch(count=count, in_place=in_place, blocks=words.ctypes.data) == OK
+        for rank in range(4):
+            assert np.array_equal(world.outputs[rank], want[rank]), (rank, count)
