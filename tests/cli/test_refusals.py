@@ -309,7 +309,8 @@ def test_every_choice_is_known_where_it_is_made() -> None:
     assert tuple(OUTPUTS) == tuple(Output)
     assert set(pass_manager.SCHEDULERS) == set(Scheduler)
     assert set(sim.ALGORITHMS) == set(NcclAlgorithm) - {NcclAlgorithm.P2P}
-    assert set(cli_options.CALL) == {field.name for field in fields(Call)}
+    in_python = {"lengths"}  # a command line draws them: --skew
+    assert set(cli_options.CALL) == {field.name for field in fields(Call)} - in_python
 
 
 def test_the_command_line_offers_the_choices_of_options() -> None:

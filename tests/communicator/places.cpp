@@ -5,6 +5,7 @@
 #include "libraries.cpp"
 #include "pieces.cpp"
 #include "staging.cpp"
+#include "uneven.cpp"
 
 namespace hccc {
 
