@@ -85,9 +85,7 @@ class UnevenCollectives(CommunicatorRank):
     ) -> None:
         """Gathers all `send` at the root. receive, lengths: None at other ranks."""
         s, r = self._pair("Gatherv", send, receive)
-        row: _Row = (None, None)
-        if lengths is not None:
-            row = _row("Gatherv", "receive", r, self.n_ranks, lengths, places)
+        row = _row("Gatherv", "receive", r, self.n_ranks, lengths, places)
         words = (_address(s), _elements(s), _address(r), *row)
         self._uneven("Gatherv", words, s, r, stream, root)
 
@@ -102,9 +100,7 @@ class UnevenCollectives(CommunicatorRank):
     ) -> None:
         """Copies block r of the root's `send` to rank r. send, lengths: None at other ranks."""
         s, r = self._pair("Scatterv", send, receive)
-        row: _Row = (None, None)
-        if lengths is not None:
-            row = _row("Scatterv", "send", s, self.n_ranks, lengths, places)
+        row = _row("Scatterv", "send", s, self.n_ranks, lengths, places)
         words = (_address(s), *row, _address(r), _elements(r))
         self._uneven("Scatterv", words, s, r, stream, root)
 
@@ -200,11 +196,13 @@ def _row(
     which: str,
     buffer: ArrayBuffer | None,
     n: int,
-    lengths: Sequence[int],
+    lengths: Sequence[int] | None,
     places: Sequence[int] | None,
 ) -> _Row:
-    """Converts the lengths and places of a buffer's blocks. Raises UserError E473 where there are
-    not as many as ranks, or a block is not in the buffer."""
+    """Converts the lengths and places of a buffer's blocks, None at a rank that has no such buffer.
+    Raises UserError E473 where there are not as many as ranks, or a block is not in the buffer."""
+    if lengths is None:
+        return None, None
     counts = list(map(index, lengths))
     begins = [0, *accumulate(counts)][:-1] if places is None else list(map(index, places))
     if len(counts) != n or len(begins) != n:

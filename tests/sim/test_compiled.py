@@ -166,6 +166,8 @@ def check_bound(machine: Machine, request: Request) -> None:
         return
     ended = next(each for each in whole if isinstance(each, compiled.Ended))
     launched = simulate(machine, request).launch
+    if ended.now <= 1e-5 * launched:  # empty blocks: beside the launch, limits are one number
+        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "LOOK", 1)
         for part in (0.3, 0.9, 0.999, 1 - 1e-9):
