@@ -6,6 +6,7 @@ import ctypes
 import math
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,7 +167,7 @@ def check_bound(machine: Machine, request: Request) -> None:
         return
     ended = next(each for each in whole if isinstance(each, compiled.Ended))
     launched = simulate(machine, request).launch
-    if ended.now <= 1e-5 * launched:  # empty blocks: beside the launch, limits are one number
+    if ended.now == 0:  # all blocks are empty: nothing can be late
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "LOOK", 1)
@@ -197,7 +198,9 @@ def test_what_cannot_be_kept_ends_a_run_before_it_begins() -> None:
 
 @law(60)
 def test_the_bound_holds_for_random_plans(data: st.DataObject) -> None:
-    check_bound(*drawn(data))
+    """Without the launch, beside which limits of a short run can be one number."""
+    machine, request = drawn(data)
+    check_bound(machine, replace(request, costs=replace(request.costs, launch=0.0)))
 
 
 @law(100)
