@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
 UPDATE = "look at the text, then run pytest with --update-golden"
+CPU_DEVICES = 2  # of this process and its children
 LEVELS = {"not slow": "-O0", "slow": "-O1"}  # of the suites; users have -O3
 _PASSED = pytest.StashKey[bool]()
 # Of scripts/mutate, which asks whether a test fails, not for the least example.
@@ -36,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr in LEVELS:
         os.environ.setdefault("HCCC_CXXFLAGS", LEVELS[config.option.markexpr])
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
+    # The device layer reads it once a process, in whichever test of a worker comes first.
+    os.environ["HCCC_CPU_DEVICES"] = str(CPU_DEVICES)
 
 
 @pytest.hookimpl(tryfirst=True)

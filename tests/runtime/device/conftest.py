@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,25 +11,14 @@ import pytest
 
 from hccc.runtime.device import device_layer as module
 from hccc.runtime.device.device_layer import DeviceLibrary, available, library, use
+from tests.conftest import CPU_DEVICES
 from tests.runtime.device.harness import Runtime, cpu_kernel, cuda_fill
-
-DEVICES = 2
 
 
 @pytest.fixture(scope="session")
 def layer() -> DeviceLibrary:
-    """Returns the library, with two devices on the CPU."""
-    before = os.environ.get("HCCC_CPU_DEVICES")
-    os.environ["HCCC_CPU_DEVICES"] = str(DEVICES)
-    try:
-        found = library()
-        available()  # reads the environment, once
-    finally:
-        if before is None:
-            del os.environ["HCCC_CPU_DEVICES"]
-        else:
-            os.environ["HCCC_CPU_DEVICES"] = before
-    return found
+    """Returns the library."""
+    return library()
 
 
 @pytest.fixture(params=module.PLATFORMS)
@@ -54,7 +42,7 @@ def _on(layer: DeviceLibrary, platform: str) -> Iterator[Runtime]:
         runtime("SetDevice", 0)
         yield runtime
         if platform == "cpu":  # other tests may have arrays of theirs on a GPU
-            for device in reversed(range(DEVICES)):
+            for device in reversed(range(CPU_DEVICES)):
                 runtime("SetDevice", device)
                 runtime("DeviceReset")
         else:
