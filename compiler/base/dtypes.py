@@ -164,6 +164,16 @@ KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}  # 
 _DTYPES_OF = {r.name: frozenset(d.name for d in ALL if d.kind in r.kinds) for r in REDUCTIONS}
 
 
+def accumulated(dtype: str, bits: int) -> str:
+    """Returns the dtype that values are reduced in for HCCC_ACCUMULATE `bits` (types.h); for 0 each
+    result of two is rounded to it."""
+    found = BY_NAME[dtype]
+    if bits == 0:
+        return dtype
+    wide = {"f": "float64", "c": "complex128"}.get(found.kind, dtype)
+    return wide if bits == 64 else found.accumulate
+
+
 def reduces(dtype: str, op: str) -> bool:
     """Tells whether values of a dtype can be reduced by a reduction."""
     return dtype in _DTYPES_OF[op]

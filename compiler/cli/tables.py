@@ -84,13 +84,14 @@ class Table:
         return sum(halves) / len(halves) if halves else 0.0
 
     def _header(self) -> list[str]:
-        s = self._schedule
+        s, plan = self._schedule, self._catalogue.plans[0]
         step = f"{s.factor:g}(factor)" if s.factor else f"{s.step}(bytes)"
         name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
         blank = name.format("", "", "", "", "")
         return [
             f"# {title(self._catalogue)}, on {self._device}",
             *([f"# {_said(self._network)}"] if self._network else []),
+            *([f"# {plan.unusual_sums}"] if plan.unusual_sums else []),
             *self._spans(),
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
             f"iters: {s.launches} validation: {int(s.check)}",
@@ -110,7 +111,7 @@ class Table:
         return [f"# {plan.name} ({plan.source}): {spans(of, k)}" for k, plan in enumerate(of.plans)]
 
     def _json(self) -> dict[str, object]:
-        s = self._schedule
+        s, plan = self._schedule, self._catalogue.plans[0]
         return {
             "version": JSON_VERSION,
             "config": {
@@ -118,6 +119,7 @@ class Table:
                 "collective": self._catalogue.collective.op.value,
                 "ranks": self._catalogue.n_ranks,
                 "device": self._device,
+                **({"accumulate": plan.accumulate.stated} if plan.unusual_sums else {}),
                 **({"network": _facts(self._network)} if self._network else {}),
                 "minimum_bytes": s.smallest,
                 "maximum_bytes": s.largest,

@@ -44,7 +44,7 @@ def plan_facts(plan: Plan) -> Facts:
         "waits": len(plan.waits.index),
         "flags_per_rank": int(plan.n_flags.max()),
         "scratch_chunks_per_rank": int((plan.scratch_slots + plan.stage_slots).max()),
-        "accumulate": plan.accumulate,
+        "accumulate": plan.accumulate.stated,
     }
     memory, network = plan.connections()
     if network:

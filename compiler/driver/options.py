@@ -15,7 +15,7 @@ from typing import Any
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.emit.targets import CPU, CUDA, HIP
-from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
+from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
@@ -57,7 +57,7 @@ class PassName(StrEnum):
 BEFORE_THE_PLAN = (Output.PROGRAM, Output.DAG, Output.PIPELINE)
 
 
-def _one_of(default: str, choices: tuple[str, ...], help: str) -> Any:
+def _one_of(default: str | None, choices: tuple[str, ...], help: str) -> Any:
     return field(default=default, metadata={"choices": choices, "help": help})
 
 
@@ -102,6 +102,12 @@ class Options:
         NetworkLowering,
         "Between memory domains: messages through slots, puts by a proxy, or (auto) the faster.",
     )
+    accumulate: str | None = _one_of(
+        None,
+        tuple(one.value for one in Accumulate),
+        "The type in which a primitive adds its sources: of at least 32 bits (where left out) or "
+        "64 bits for floats, or (same) the element's own, rounded after every two values.",
+    )
     slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
     channels: int | None = _number(
         None, 1, MAX_CHANNELS, "Channels, instead of the program's nChannels."
@@ -140,7 +146,8 @@ class Options:
             value, name = getattr(self, option.name), option.name.replace("_", "-")
             if isinstance(value, StrEnum):
                 object.__setattr__(self, option.name, value := value.value)
-            if choices := option.metadata.get("choices"):
+            choices = option.metadata.get("choices")
+            if choices and not (value is None is option.default):
                 _check_choice(name, value, choices, type(option.default))
             if (limits := option.metadata.get("range")) and value is not None:
                 check_integer(f"--{name}", value, *limits)
@@ -148,6 +155,11 @@ class Options:
                 raise fail("E410", f"--{name} {value!r} is not text")
         if self.slots & (self.slots - 1):
             raise fail("E410", f"--slots {self.slots} is not a power of two")
+
+    @property
+    def sums(self) -> Accumulate:
+        """The type in which a primitive adds its sources."""
+        return Accumulate(self.accumulate or Accumulate.FLOAT32)
 
     def as_text(self) -> dict[str, str | int | bool]:
         """Returns the options by name, as plan files and pages have them; those left open are left
@@ -195,6 +207,6 @@ def check_integer(name: str, value: object, least: int, most: int | None) -> int
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:
     text = value.name.lower() if isinstance(value, Transport) else value
-    if not isinstance(value, kind) or text not in choices:
+    if not isinstance(value, kind if kind is Transport else str) or text not in choices:
         help = "Transport.AUTO, Transport.DIRECT or Transport.STAGED" if kind is Transport else None
         raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}", help=help)

@@ -141,7 +141,8 @@ def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) ->
     placed = runner.run(PassName.PLACE, place, fused)
     # Thread blocks last: which primitives share one decides which waits are needed.
     blocks = runner.run(PassName.ALLOCATE, allocate, placed, options.allocator, settings.blocks)
-    plan = runner.run(PassName.SYNC, sync, blocks, settings.source, options.slots)
+    said = settings.source, options.slots, options.sums
+    plan = runner.run(PassName.SYNC, sync, blocks, *said)
     # Blocks and waits decide which windows queues can carry.
     return runner.run(PassName.LIMIT_WINDOW, limit_window, plan)
 

@@ -244,6 +244,7 @@ def _same_work(plans: Sequence[Plan]) -> None:
         same = {
             "collective": _work(plan) == _work(first),
             "gpus_per_node": plan.gpus_per_node == first.gpus_per_node,
+            "accumulate": plan.accumulate is first.accumulate,
             "memory_domain": np.array_equal(plan.memory_domain, first.memory_domain),
         }
         for field, alike in same.items():

@@ -31,6 +31,38 @@ class NetworkLowering(StrEnum):
     PUT = "put"
 
 
+class Accumulate(StrEnum):
+    """The type in which a primitive adds its sources (kernel-protocol §1): no less than that for
+    elements of floats, or the element's own."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    SAME = "same"
+
+    @property
+    def rounds(self) -> bool:
+        """Whether every two values are added and rounded by themselves."""
+        return self is Accumulate.SAME
+
+    @property
+    def bits(self) -> int:
+        """The bits of the type, 0 for the element's own: HCCC_ACCUMULATE."""
+        return {Accumulate.FLOAT32: 32, Accumulate.FLOAT64: 64, Accumulate.SAME: 0}[self]
+
+    @property
+    def stated(self) -> str:
+        """The statement of plan files, kernels and reports."""
+        if self.rounds:
+            return "their own type, rounded after every two values"
+        return f"{self.value} within a primitive, rounded once when it stores"
+
+    @property
+    def sums(self) -> str:
+        """The statement, with the elements that it is about."""
+        floats = "floats" if self is Accumulate.FLOAT64 else "float16 and bfloat16"
+        return f"{floats} are kept in {self.stated}"
+
+
 class Allocator(StrEnum):
     """What a thread block is for (`passes/allocate`); by depth there are as many as a name says."""
 

@@ -12,17 +12,23 @@ from hashlib import blake2b
 import numpy as np
 
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.choices import Accumulate
 from hccc.ir.plan import Plan
 
 DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tells people of it
 
 
 def digest(plan: Plan) -> bytes:
-    """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan)."""
+    """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan).
+
+    A type of sums that is not the default comes last, so that it leaves other digests as they were.
+    """
     state = blake2b(digest_size=16)
     for field in fields(plan):
-        if field.name not in DESCRIPTION:
+        if field.name not in DESCRIPTION and field.name != "accumulate":
             _add(state, getattr(plan, field.name))
+    if plan.accumulate is not Accumulate.FLOAT32:
+        _add(state, plan.accumulate.value)
     return state.digest()
 
 

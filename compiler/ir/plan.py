@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
+from hccc.ir.choices import Accumulate
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import (
@@ -85,6 +86,7 @@ class Plan:
     out_of_place: bool = True  # whether it serves out-of-place calls
     keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
     window: int = 0  # micro-batches, for calls that name none; 0 for the largest window
+    accumulate: Accumulate = Accumulate.FLOAT32  # the type in which a primitive adds its sources
     grain: int = GRAIN  # bytes: sets the micro-batch of calls that name none (ir/micro_batch)
     provenance: Provenance | None = None  # how it was made, if known
 
@@ -116,6 +118,12 @@ class Plan:
     def reduces(self) -> bool:
         """Whether primitives combine values; in a custom collective they may, too."""
         return self.collective.reduces or bool(self.src.counts().max(initial=0) > 1)
+
+    @property
+    def unusual_sums(self) -> str | None:
+        """The type of sums in words, where it is not the one that is usual."""
+        usual = self.accumulate is Accumulate.FLOAT32 or not self.reduces
+        return None if usual else self.accumulate.sums
 
     @property
     def averages(self) -> bool:
@@ -217,8 +225,3 @@ class Plan:
             bool((np.isin(o.buffer, user) & (o.rank != rank[o.owner()])).any())
             for o in (self.src, self.dst)
         )
-
-    @property
-    def accumulate(self) -> str:
-        """How float16 and bfloat16 are summed: stated in every plan and kernel."""
-        return "float32 within a primitive, rounded once when it stores"

@@ -24,6 +24,7 @@ from hccc.base.diagnostics import Source, Span, UserError, fail
 from hccc.base.files.reading import read_text
 from hccc.base.limits import PLAN_BYTES
 from hccc.ir.arrays import I8, Csr
+from hccc.ir.choices import Accumulate
 from hccc.ir.collective import Collective, OpType, spelled
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.names import source_name
@@ -87,7 +88,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "keeps_input": plan.keeps_input,
         "window": plan.window,
         "grain": plan.grain,
-        "accumulate": plan.accumulate,
+        "accumulate": plan.accumulate.stated,
     }
     if plan.provenance is not None:
         header["provenance"] = provenance_fields(plan.provenance)
@@ -170,7 +171,6 @@ def loaded(data: object, name: str) -> Plan:
     with named_problems(name):
         plan = _plan(data)
         check(plan)
-        _accumulates_so(plan, data)
     return plan
 
 
@@ -184,12 +184,14 @@ def named_problems(name: str) -> Iterator[None]:
         raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
 
 
-def _accumulates_so(plan: Plan, data: Any) -> None:
-    """Raises E310 if the precision of sums that a plan states is not that of our kernels."""
-    said: str = data["accumulate"]
-    if said != plan.accumulate:
-        message = f"accumulate: {said[:80]!r}, but this hccc keeps sums in {plan.accumulate}"
-        raise fail("E310", message, help="compile it again from its source")
+def _accumulate(said: str) -> Accumulate:
+    """Returns the type of sums that a plan states. Raises E310 for one that kernels do not have."""
+    for one in Accumulate:
+        if said == one.stated:
+            return one
+    kept = "; ".join(one.stated for one in Accumulate)
+    message = f"accumulate: {said[:80]!r}, but this hccc keeps sums in {kept}"
+    raise fail("E310", message, help="compile it again from its source")
 
 
 def parsed(text: str, name: str) -> object:
@@ -347,6 +349,7 @@ def _plan(data: Any) -> Plan:
         keeps_input=data["keeps_input"],
         window=data.get("window", 0),
         grain=data.get("grain", GRAIN),
+        accumulate=_accumulate(data["accumulate"]),
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

@@ -21,6 +21,7 @@ from hccc.analysis.waits import messages
 from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, entries, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
+from hccc.ir.choices import Accumulate
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Buffer, Primitives, Queues, Transport, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
@@ -67,10 +68,16 @@ class _Flagless(NamedTuple):
     queued: _Edges
 
 
-def sync(blocks: Blocks, source: str = "", queue_slots: int = 2) -> Plan:
+def sync(
+    blocks: Blocks,
+    source: str = "",
+    queue_slots: int = 2,
+    accumulate: Accumulate = Accumulate.FLOAT32,
+) -> Plan:
     """Returns the Plan of `blocks`. Time and memory: see `clocks`.
 
-    source: the program's name for comments; queue_slots: S, a power of two (staged).
+    source: the program's name for comments; queue_slots: S, a power of two (staged); accumulate:
+    the type of sums.
     """
     p, program = blocks.primitives, blocks.primitives.dag.program
     order = _number(p, blocks.tb, program.collective.n_ranks)
@@ -105,6 +112,7 @@ def sync(blocks: Blocks, source: str = "", queue_slots: int = 2) -> Plan:
         scratch_slots=p.scratch_slots,
         stage_slots=p.stage_slots,
         queues=queues,
+        accumulate=accumulate,
     )
 
 

@@ -66,7 +66,10 @@ def result(plan: Plan) -> Proof:
         "receive slots": int((where.want >= 0).sum()),
         "locations": where.total,
     }
-    return Proof("result", f"every rank ends with the collective's result, {how(plan)}", detail)
+    claim = f"every rank ends with the collective's result, {how(plan)}"
+    if plan.unusual_sums:
+        claim += f"; {plan.unusual_sums}"
+    return Proof("result", claim, detail)
 
 
 class _Stated(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hccc.ir import plan_json
+from hccc.ir.choices import Accumulate
 
 Path = tuple[str, ...]
 PlanData = dict[str, Any]  # what `plan_json.dumps` writes
@@ -21,7 +22,7 @@ _NUMBERS = (0, 1, 2, 3, 7, 8, 61, 1 << 10, (1 << 31) - 1)
 _TEXTS = {
     "name": ("other", "hccc", "Ring_2"),
     "source": ("x.rccl", "?"),
-    "accumulate": ("float64",),
+    "accumulate": ("float64", Accumulate.FLOAT64.stated, Accumulate.SAME.stated),
     "hccc": ("9.9", ""),
     "scheduler": ("round-robin", "?"),
 }

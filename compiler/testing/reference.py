@@ -139,6 +139,19 @@ def average(total: Data, n_ranks: int) -> Data:
     return np.asarray(mean, total.dtype)
 
 
+def rounded(total: Data, dtype: np.dtype[Any]) -> Data:
+    """Rounds to nearest even once: NumPy and ml_dtypes go from float64 to short floats by float32,
+    of which this sets the last bit where it is inexact."""
+    if total.dtype != np.float64 or dtype.itemsize > 2:
+        return np.asarray(total.astype(dtype))
+    with np.errstate(over="ignore"):
+        near = total.astype(np.float32)
+    inexact = (near.astype(np.float64) != total) & np.isfinite(near)
+    away = inexact & (np.abs(near.astype(np.float64)) > np.abs(total))
+    bits = near.view(np.uint32) - away
+    return np.asarray((bits | inexact).astype(np.uint32).view(np.float32).astype(dtype))
+
+
 def expected(c: Collective, inputs: Sequence[Data], op: str, dtype: DTypeLike) -> list[Data]:
     """Returns every rank's output as `c` defines it: NCCL's definitions over whole buffers."""
     ranks, per = range(c.n_ranks), c.chunks_per_block

@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc.base.dtypes import accumulated
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
-from hccc.testing.reference import COMBINE, Data, average
+from hccc.runtime.layout import DTYPES
+from hccc.testing.reference import COMBINE, Data, average, rounded
 
 Address = tuple[int, int, int]  # (rank or queue, buffer, slot)
 _ALIGNMENT = 16  # bytes: parts and micro-batches are whole numbers of them
@@ -173,11 +175,7 @@ class StepMachine:
         block = int(self.plan.chunk[p.row]) // self.plan.collective.chunks_per_block
         n = self.cut.length(block, p.sub, p.channel, t.m) if p.active else 0
         values = [self._read(a, t, n) for a in p.src]
-        total = values[0]
-        for value in values[1:]:
-            total = COMBINE[self.op](total, value)
-        if p.final and self.op == "avg":
-            total = average(total, self.plan.n_ranks)
+        total = self._reduced(values, p.final and self.op == "avg")
         for a in p.dst:
             if not self._away(a, p.rank):
                 self._write(a, t, total)
@@ -197,6 +195,18 @@ class StepMachine:
             for a in _queued(operands):
                 counter = (int(end[a[0]]), int(flags[a[0]]), p.channel)
                 self.flags[counter] = self._number(a, t) + 1
+
+    def _reduced(self, values: list[Data], divides: bool) -> Data:
+        """Combines values from left to right in the type that the Plan says, and rounds."""
+        if len(values) == 1 and not divides:
+            return values[0]
+        dtype = values[0].dtype
+        name = next((name for name, known in DTYPES.items() if known == dtype), "")
+        wide = DTYPES[accumulated(name, self.plan.accumulate.bits)] if name else dtype
+        total = values[0].astype(wide)
+        for value in values[1:]:
+            total = COMBINE[self.op](total, value.astype(wide))
+        return rounded(average(total, self.plan.n_ranks) if divides else total, dtype)
 
     def carry(self, block: int, channel: int, peer: int) -> None:
         """Performs the next item that a thread block handed to its proxy for a peer."""

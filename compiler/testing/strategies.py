@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import AUTO, Options
-from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
+from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, UNEVEN, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -121,6 +121,7 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
         fuse=st.sampled_from([*Fusion, AUTO]),
         transport=st.sampled_from(CHOICES),
         network_lowering=st.sampled_from([AUTO, *NetworkLowering]),
+        accumulate=st.sampled_from([None, *Accumulate]),
         slots=st.sampled_from([1, 2, 8]),
         max_sms=st.sampled_from([None, 1, 2]),
         verify_each=st.just(True),

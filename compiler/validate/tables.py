@@ -84,6 +84,7 @@ CONSTANTS = (
     "touches_peers",
     "network",
     "uneven",
+    "accumulate",
     "operands",
     "inline",
 )
@@ -162,7 +163,8 @@ def _constants(plan: Plan) -> I4:
     shape = kernel_shape(plan).constants().values()
     network = bool(_by_network(plan).any())
     uneven = plan.collective.blocks if plan.collective.uneven else 0
-    return _rows([*shape, plan.warps * WARP, plan.touches_peers(), network, uneven])
+    accumulate = plan.accumulate.bits
+    return _rows([*shape, plan.warps * WARP, plan.touches_peers(), network, uneven, accumulate])
 
 
 def _operands(plan: Plan, operands: Operands, kind: int) -> I4:

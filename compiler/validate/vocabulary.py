@@ -32,7 +32,7 @@ _HELP = "compile the program again; nothing of this text was compiled or run"
 _TYPES, _OPS = "|".join(NAMES), "|".join(OPS)
 _CONSTANTS = (
     "RANKS|SUB|CHANNELS|BLOCKS|FLAGS|SCRATCH|STAGE|QUEUES|SENDS|SLOTS|GRAIN|THREADS|OPERANDS|"
-    "TOUCHES_PEERS|NETWORK|UNEVEN|INLINE"
+    "TOUCHES_PEERS|NETWORK|UNEVEN|ACCUMULATE|INLINE"
 )
 
 # @ is the plan's or the library's name, TARGET the target's, STREAM the type of its stream. A line

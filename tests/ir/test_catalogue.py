@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hccc.base.diagnostics import InternalError, UserError
 from hccc.ir.catalogue import MOST_BYTES, MOST_PLANS, Catalogue, Range, assembled, check, plan_name
+from hccc.ir.choices import Accumulate
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -206,6 +207,12 @@ WRONG: dict[str, tuple[Callable[[Catalogue], Catalogue], str]] = {
         "plans: 17 of them",
     ),
     "none": (lambda c: replace(c, plans=()), "plans: 0 of them"),
+    "other sums": (
+        lambda c: replace(
+            c, plans=(c.plans[0], replace(c.plans[1], accumulate=Accumulate.FLOAT64))
+        ),
+        "plans[1].accumulate: not that of both_1",
+    ),
     "one": (
         lambda c: replace(c, plans=c.plans[:1], ranges=(c.ranges[0], c.ranges[3])),
         "all run the same plan",

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from hccc.base.dtypes import BY_NAME, OPS, reduces
+from hccc.base.dtypes import ALL, BY_NAME, OPS, accumulated, reduces
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.layout import DTYPES
 from tests.marks import slow
@@ -47,8 +48,13 @@ def sources(op: str) -> tuple[int, ...]:
     return (1, 2, 7) if op == "avg" else (2, 7)
 
 
-def body(target: str, pairs: Sequence[tuple[str, str]], place: Path) -> ctypes.CDLL:
-    """Builds a target's body for each of the pairs: functions DTYPE_OP_K of K sources."""
+def body(
+    target: str, pairs: Sequence[tuple[str, str]], place: Path, accumulate: int = 32
+) -> ctypes.CDLL:
+    """Builds a target's body for each of the pairs: functions DTYPE_OP_K of K sources.
+
+    accumulate: bits of the type that sums are kept in.
+    """
     if target == "cpu":
         (place / "hccc").symlink_to(INCLUDE / "hccc")
     else:
@@ -58,6 +64,7 @@ def body(target: str, pairs: Sequence[tuple[str, str]], place: Path) -> ctypes.C
         for name in ("types.h", "cpu_body.h" if target == "cpu" else "gpu_body.h")
     ]
     lines = [f"#define HCCC_{name} 1" for name in SHAPE]
+    lines += [f"#define HCCC_ACCUMULATE {accumulate}"] * (accumulate != 32)
     lines += [f"#define HCCC_RANKS {RANKS}", '#include "hccc/layout.h"', '#include "hccc/port.h"']
     for dtype, op in pairs:
         lines += ["#undef HCCC_DTYPE", "#undef HCCC_OP", f"#define HCCC_DTYPE {dtype}"]
@@ -119,15 +126,31 @@ def divided(total: Values) -> Values:
     return np.asarray((parts / parts.dtype.type(RANKS)).view(total.dtype))
 
 
-def reduced(values: Sequence[Values], dtype: str, op: str) -> Values:
-    """Reduces from left to right in the type that sums are kept in, and rounds once."""
-    wide = DTYPES[BY_NAME[dtype].accumulate]
+def reduced(values: Sequence[Values], dtype: str, op: str, accumulate: int = 32) -> Values:
+    """Reduces from left to right in the type that sums are kept in, and rounds once; for 0 after
+    each step."""
+    wide = DTYPES[accumulated(dtype, accumulate or 32)]
+    rounds = not accumulate and wide != DTYPES[dtype]
     given = [v.view(np.uint8) != 0 if dtype == "bool" else v.astype(wide) for v in values]
     total = given[0]
     for value in given[1:]:
         total = combined(op, total, value)
+        total = stored(total, DTYPES[dtype]).astype(wide) if rounds else total
     total = divided(total) if op == "avg" else total
+    if wide == np.float64 and BY_NAME[dtype].bytes < 4:
+        return nearest(total, DTYPES[dtype])
     return stored(total, DTYPES[dtype]) if wide != DTYPES[dtype] else total
+
+
+def nearest(x: Values, dtype: np.dtype[Any]) -> Values:
+    """Rounds float64 to a shorter float: what is below its last bit, to nearest even. Not all casts
+    of ml_dtypes round once."""
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    finite = np.isfinite(x)
+    known = np.where(finite, x, 0)
+    last = np.maximum(np.frexp(known)[1] - info.nmant - 1, info.minexp - info.nmant)
+    whole = np.ldexp(np.rint(np.ldexp(known, -last)), last)
+    return stored(np.where(finite, whole, x), dtype)
 
 
 def same(got: Values, want: Values) -> bool:
@@ -138,6 +161,9 @@ def same(got: Values, want: Values) -> bool:
         equal = (a.view(bits) == b.view(bits)) | (np.isnan(a) & np.isnan(b))
         return bool(np.all(equal))
     return bool(got.tobytes() == want.tobytes())
+
+
+FLOATS = tuple(dtype.name for dtype in ALL if dtype.kind in "fc")
 
 
 @pytest.mark.quick(1)
@@ -153,7 +179,28 @@ def test_every_reduction_of_every_type(
 ) -> None:
     """At an aligned and another address, and with what is left over by 16 bytes."""
     pairs = [(dtype, op) for dtype in dtypes for op in OPS if reduces(dtype, op)]
-    library, rng = body(target, pairs, tmp_path), np.random.default_rng(28)
+    compare(body(target, pairs, tmp_path), pairs, 32)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    ("target", "accumulate", "dtypes"),
+    [
+        ("cpu", 64, ("float16", "bfloat16", "complex64")),
+        *(slow(target, bits, FLOATS) for target in ("cpu", "cuda", "hip") for bits in (0, 64)),
+    ],
+)
+def test_sums_in_every_type(
+    target: str, accumulate: int, dtypes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The same bits on each target, as the type says."""
+    pairs = [(dtype, op) for dtype in dtypes for op in OPS if reduces(dtype, op)]
+    compare(body(target, pairs, tmp_path, accumulate), pairs, accumulate)
+
+
+def compare(library: ctypes.CDLL, pairs: Sequence[tuple[str, str]], accumulate: int) -> None:
+    """Compares the body of each pair with NumPy."""
+    rng = np.random.default_rng(28)
     for dtype, op in pairs:
         size = BY_NAME[dtype].bytes
         for k, n, shift in ((1, 99, 0), (2, 4003, 0), (7, 1001, 0), (7, 1001, 1), (2, 3, 1)):
@@ -167,5 +214,5 @@ def test_every_reduction_of_every_type(
             addresses = (ctypes.c_void_p * (k + 1))(*[one.ctypes.data for one in places])
             library[f"{dtype}_{op}_{k}"](addresses, ctypes.c_uint(n))
             with np.errstate(all="ignore"):
-                want = reduced(values, dtype, op)
+                want = reduced(values, dtype, op, accumulate)
             assert same(places[k], want), (dtype, op, k, n, shift)

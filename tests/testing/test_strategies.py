@@ -134,7 +134,7 @@ def test_plans_of_every_transport_are_drawn() -> None:
     seen: set[tuple[Transport, bool, bool]] = set()
 
     @settings(
-        max_examples=60,
+        max_examples=120,
         database=None,
         derandomize=True,
         deadline=None,

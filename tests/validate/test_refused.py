@@ -48,6 +48,11 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
         ("hccc_posts(hccc_post(", "hccc_posts(hccc_post(3 - ", "post 0: the text says flag"),
         ("#define HCCC_FLAGS 1", "#define HCCC_FLAGS 2", "flags: the text says 2., the plan 1."),
         ("#define HCCC_THREADS ", "#define HCCC_THREADS 1", "threads: the text says"),
+        (
+            "#define HCCC_INLINE ",
+            "#define HCCC_ACCUMULATE 64\n#define HCCC_INLINE ",
+            "accumulate: the text says 64, the plan 32",
+        ),
         ("return 2;", "return 1;", "rank 0: neighbours: the text says"),
         ("return 2;", "return 3;", "rank 0: neighbours: the text says"),
         ("i < ", "i <= ", "the text has"),

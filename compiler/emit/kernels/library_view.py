@@ -17,6 +17,7 @@ from hccc.base.dtypes import (
     STAND_IN,
     Dtype,
     Reduction,
+    accumulated,
     reduces,
 )
 from hccc.base.version import __version__
@@ -207,7 +208,9 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
         default_dtypes=DEFAULT_DTYPES if reducing else DEFAULT_MOVED,
         default_ops=DEFAULT_OPS,
         lacks=tuple((op, without) for op in ops if (without := _without(op))) if reducing else (),
-        types=ALL,
+        types=tuple(
+            replace(one, accumulate=accumulated(one.name, plan.accumulate.bits)) for one in ALL
+        ),
         reductions=tuple(r for r in REDUCTIONS if r.name in ops),
         kinds=KINDS,
         ranks=c.n_ranks,

@@ -8,8 +8,9 @@
 #include "types.h"
 
 constexpr int hccc_pack = 16 / sizeof(hccc_T);  // elements in 16 bytes
-constexpr int hccc_loads = sizeof(hccc_T) == 1 ? 2 : 4;  // loads of 16 bytes in flight per thread;
-                                                          // sixteen int8 sums need registers too
+// Loads of 16 bytes in flight per thread; sixteen sums, or those of a wider type, need registers too.
+constexpr bool hccc_large_sums = sizeof(hccc_T) == 1 || sizeof(hccc_value) >= 4 * sizeof(hccc_T);
+constexpr int hccc_loads = hccc_large_sums ? 2 : 4;
 
 // Pointers beyond this many live in shared memory instead of registers.
 constexpr int hccc_register_pointers = 3;

@@ -59,8 +59,9 @@
  * both buffers, and Alltoallv one place and length for block j sent to and received from rank j.
  *
  * Dtypes: int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8e4m3
- * float8e5m2 int16 uint16 bool complex64 complex128. Shorter floats than float32 are reduced in float32 and rounded once, to nearest even,
- * when they are stored. The 8-bit types are those of the OCP standard, NCCL's and `__nv_fp8_*`; too
+ * float8e5m2 int16 uint16 bool complex64 complex128. Shorter floats than float32 are reduced in
+ * float32 (or as the library's README.md says) and rounded once, to nearest even, when they are
+ * stored. The 8-bit types are those of the OCP standard, NCCL's and `__nv_fp8_*`; too
  * large values and infinities are then stored as the largest finite value, as CUDA does by default.
  * A NaN is then stored as 0x7f, of 16-bit types as 0x7fff. Where data only moves, its bits stay.
  *

@@ -1,6 +1,7 @@
 // types.h: the dtype and the reduction of this translation unit, chosen by -DHCCC_DTYPE=float16
-// -DHCCC_OP=sum. float16, bfloat16 and the 8-bit floats are combined in float32 and rounded once,
-// when stored.
+// -DHCCC_OP=sum. A primitive combines floats in a type of HCCC_ACCUMULATE bits at least, and rounds
+// the result once, when it is stored; 0: in their own type, rounded after every two. An 8-bit or
+// 16-bit float is rounded as a float32 that is.
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
 // nearest even in software, a product of complex numbers rounds each of its products and sums. A
@@ -17,6 +18,9 @@
 #endif
 #ifndef HCCC_OP
 #define HCCC_OP sum
+#endif
+#ifndef HCCC_ACCUMULATE
+#define HCCC_ACCUMULATE 32
 #endif
 
 // `stored` is the type in memory, `value` the type of arithmetic; up and down convert.
@@ -189,7 +193,59 @@ typedef hccc_complex_number<double> hccc_dtype_complex128;
 #define HCCC_JOIN_(a, b) a##b
 #define HCCC_JOIN(a, b) HCCC_JOIN_(a, b)
 
-typedef HCCC_JOIN(hccc_dtype_, HCCC_DTYPE) hccc_dtype;
+// Rounds to float32 so that rounding the result to a shorter type gives what rounding x to it does:
+// towards zero, and to an odd last bit where that is inexact. In integers, so that no compiler takes
+// a conversion there and back for nothing. What is too large becomes an infinity.
+HCCC_FN float hccc_to_odd(double x) {
+  typedef unsigned long long bits;
+  const bits all = __builtin_bit_cast(bits, x), magnitude = all & (~0ull >> 1);
+  const bits rest = (1ull << 29) - 1;  // of a double's fraction, which a float has not
+  const bits inexact = (magnitude & rest) != 0;
+  const bits normal = (magnitude >> 29) - (896ull << 23);
+  constexpr bits least = 897ull << 52;  // 2^-126, the smallest normal float
+  const double small = __builtin_bit_cast(double, magnitude < least ? magnitude : 0) * 0x1p149;
+  const int steps = static_cast<int>(small);
+  bits result = normal | inexact;
+  if (magnitude < least) result = static_cast<bits>(steps) | (static_cast<double>(steps) != small);
+  if (magnitude >= 1151ull << 52) result = 0x7f800000u;  // 2^128
+  if (magnitude > 2047ull << 52) result = 0x7fc00000u;
+  return hccc_float_of(static_cast<unsigned>(result | (all >> 32 & 0x80000000u)));
+}
+
+// A float whose values are float64.
+template <class D>
+struct hccc_float_in_double : hccc_double {
+  using stored = typename D::stored;
+  HCCC_FN double up(stored x) { return static_cast<double>(D::up(x)); }
+  HCCC_FN stored down(double x) {
+    if constexpr (sizeof(stored) < sizeof(float)) return D::down(hccc_to_odd(x));
+    else return static_cast<float>(x);
+  }
+};
+
+// A complex number of float32 whose values are of float64.
+struct hccc_complex_in_double : hccc_complex_number<double> {
+  using stored = hccc_complex<float>;
+  HCCC_FN T up(stored x) { return {x.re, x.im}; }
+  HCCC_FN stored down(T x) { return {static_cast<float>(x.re), static_cast<float>(x.im)}; }
+};
+
+// The dtype D with the values that it has for HCCC_ACCUMULATE.
+template <class D, int bits, class V>
+struct hccc_accumulated {
+  typedef D dtype;
+};
+template <class D>
+struct hccc_accumulated<D, 64, float> {
+  typedef hccc_float_in_double<D> dtype;
+};
+template <class D>
+struct hccc_accumulated<D, 64, hccc_complex<float>> {
+  typedef hccc_complex_in_double dtype;
+};
+
+typedef HCCC_JOIN(hccc_dtype_, HCCC_DTYPE) hccc_element;
+typedef hccc_accumulated<hccc_element, HCCC_ACCUMULATE, hccc_element::value>::dtype hccc_dtype;
 typedef hccc_dtype::stored hccc_T;
 typedef hccc_dtype::value hccc_value;
 
@@ -303,7 +359,26 @@ struct hccc_op_lor : hccc_bits<D> {
   HCCC_FN V apply(V a, V b) { return D::either(D::truth(a), D::truth(b)); }
 };
 
-typedef HCCC_JOIN(hccc_op_, HCCC_OP)<hccc_dtype> hccc_op;
+// A reduction whose result is rounded each time.
+template <class Op>
+struct hccc_rounded_op : Op {
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) {
+    return hccc_dtype::up(hccc_dtype::down(Op::apply(a, b)));
+  }
+};
+
+// The reduction Op as it is for HCCC_ACCUMULATE.
+template <class Op, bool rounds>
+struct hccc_chosen_op {
+  typedef Op op;
+};
+template <class Op>
+struct hccc_chosen_op<Op, true> {
+  typedef hccc_rounded_op<Op> op;
+};
+
+constexpr bool hccc_rounds = HCCC_ACCUMULATE == 0 && sizeof(hccc_T) < sizeof(hccc_value);
+typedef hccc_chosen_op<HCCC_JOIN(hccc_op_, HCCC_OP)<hccc_dtype>, hccc_rounds>::op hccc_op;
 static_assert(hccc_op::takes(hccc_dtype::kind), "HCCC_OP is no reduction of HCCC_DTYPE");
 
 // The modes of a primitive, or-ed together.
