@@ -168,6 +168,11 @@ TABLE = (
         "Use it as it is, without --reschedule.",
     ),
     Code("E321", "Several algorithms cannot be one library."),
+    Code(
+        "E322",
+        "An element would be summed in an order that depends on the size of a call or on the rank.",
+        "Sum all chunks alike, at one rank; or leave out --deterministic.",
+    ),
     Code("E400", "The command line cannot be understood.", "`hccc COMMAND --help`."),
     Code("E401", "A file cannot be read."),
     Code("E402", "A file is not UTF-8 text."),

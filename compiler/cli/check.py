@@ -14,23 +14,28 @@ from hccc.cli.progress import progress
 
 @click.command(short_help="Prove that ALGO is right, and say what holds.")
 @algorithm_argument
+@click.option("--orders", is_flag=True, help="Print the order of every sum, whole.")
 @compile_options
-def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
+def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
     Proved are the collective's result, that nothing deadlocks, and that nothing races, for
-    every message size, in place and out of place. Of a directory it is the plan that is proved,
+    every message size, in place and out of place; and the order is told in which each element
+    is summed. Of a directory it is the plan that is proved,
     and its files must be what that plan emits, and no others; nothing of it is compiled. The
     kernels that the plan emits are run on the host, and all they do is held against the plan.
     """
     how = command_options(options)
     with progress():
         compiled = load(algorithm, how, how.load_cluster(), checked=True)
+    from hccc.driver.orders import declared_orders
+
+    declared = declared_orders(compiled.catalogue)
     if as_json:
         from hccc.driver.facts import compiled_facts
 
-        report.as_json(compiled_facts(compiled))
+        report.as_json(compiled_facts(compiled) | (declared.facts(orders) if declared else {}))
     else:
-        report.proofs(compiled)
+        report.proofs(compiled, declared, orders)
     if time_phases:
         report.phases(compiled.seconds)

@@ -255,8 +255,10 @@ def load(
 
     given = opened(algorithm)
     if isinstance(given, PlanInput | XmlInput | DirectoryInput) and not how.reschedule:
-        takes_cluster = simulated or isinstance(given, XmlInput)
-        unused = [name for name in how.given if not (takes_cluster and name == "cluster")]
+        takes = {"deterministic"}
+        if simulated or isinstance(given, XmlInput):
+            takes.add("cluster")
+        unused = [name for name in how.given if name not in takes]
         help = "give it when you compile the program"
         refuse(unused, f"{name_of(given)} is compiled already", help)
     compiled = (api.check if checked else api.compile)(

@@ -15,6 +15,7 @@ from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
 from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
+    from hccc.driver.orders import DeclaredOrders
     from hccc.driver.outputs import Written
     from hccc.ir.catalogue import Catalogue
     from hccc.validate.validated import Validated
@@ -36,6 +37,7 @@ def summary(compiled: Compiled, output: str, written: Written, chosen_for: str =
     rows: dict[str, int | str | None] = {"cluster": chosen_for or None}
     rows |= _one_plan(compiled) if compiled.catalogue.alone else _several(compiled.catalogue)
     rows |= {
+        "sums": compiled.plan.unusual_sums,
         "proved": ", ".join(proof.name for proof in compiled.proofs),
         "validated": validation_text(written.validated) if written.validated else None,
         "written": f"{len(written.files)} files, {sum(written.files.values()):,} bytes",
@@ -97,35 +99,59 @@ def changes(compiled: Compiled) -> None:
         print(f"  rescheduled    {name}: {before:,} before, {after:,} after")
 
 
-def proofs(compiled: Compiled) -> None:
-    """Prints the proofs of a library, with their counts."""
+def proofs(compiled: Compiled, declared: DeclaredOrders | None, whole: bool) -> None:
+    """Prints the proofs of a library, with their counts. declared: the orders of its sums; whole:
+    each of them."""
     of = ""
     if isinstance(compiled, LoadedDirectory):
         of = f" (proofs of {compiled.directory / 'plan.json'})"
     print(f"{title(compiled.catalogue)}{of}")
     changes(compiled)
-    rows = [(proof.name, proof.claim, figures(proof)) for proof in compiled.proofs]
+    rows: list[tuple[str, ...]]
+    rows = [(proof.name, proof.claim, f"({figures(proof)})") for proof in compiled.proofs]
     if not compiled.catalogue.alone:
         rows = list(_plans(compiled))
+    rows += [*(_sums(declared, whole) if declared else ()), *_origin(compiled)]
+    width = max(9, *(len(name) for name, *_ in rows))
+    for name, claim, *over in rows:
+        print(f"  {name:<{width}} {claim}")
+        for line in over:
+            print(f"  {'':<{width}} {line}")
+
+
+def _origin(compiled: Compiled) -> Iterator[tuple[str, ...]]:
+    """Yields a row on how a library was made, and two on the files of a directory."""
     made = made_by(compiled.catalogue.provenance)
     if made and not isinstance(compiled, CompiledProgram):
         how, _, options = made.partition(": ")
-        rows.append(("made", how, options))
+        yield "made", how, f"({options})"
     if isinstance(compiled, CheckedDirectory):
         claim = f"{compiled.sources.files:,} files are what this plan emits"
-        rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
-        rows.append(("kernels", *_kernels_row(compiled.validated)))
-    width = max(9, *(len(name) for name, _, _ in rows))
-    for name, claim, over in rows:
-        print(f"  {name:<{width}} {claim}\n  {'':<{width}} ({over})")
+        yield "sources", claim, f"(for {', '.join(compiled.sources.targets)})"
+        claim, over = _kernels_row(compiled.validated)
+        yield "kernels", claim, f"({over})"
 
 
-def _plans(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
+def _sums(declared: DeclaredOrders, whole: bool) -> Iterator[tuple[str, ...]]:
+    """Yields a row for each plan, with the type and the orders of its sums, and one that says
+    whether an element has one order."""
+    for k, plan in enumerate(declared.catalogue.plans):
+        of = "" if declared.catalogue.alone else f"{plan.name}: "
+        yield "sums", f"{of}{plan.accumulate.sums}", *declared.lines(k, whole)
+    if declared.varies:
+        told = f"an element has several: {declared.varies.reason}"
+        yield "order", told, "(--deterministic refuses that)"
+    else:
+        told = "an element has one, for every size and at every rank that gets it"
+        yield "order", told, "(--deterministic asks for that)"
+
+
+def _plans(compiled: Compiled) -> Iterator[tuple[str, ...]]:
     """Yields a row for each plan of a catalogue: its proofs and the sizes that it serves."""
     catalogue = compiled.catalogue
     for k, (plan, made) in enumerate(zip(catalogue.plans, compiled.catalogue_proofs, strict=True)):
         claim = f"{', '.join(proof.name for proof in made)}: {len(plan):,} primitives"
-        yield plan.name, claim, f"{plan.source}; {spans(catalogue, k)}"
+        yield plan.name, claim, f"({plan.source}; {spans(catalogue, k)})"
 
 
 def validation_text(found: Validated) -> str:

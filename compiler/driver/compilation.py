@@ -16,6 +16,7 @@ from hccc.base.version import __version__
 from hccc.driver.choice import Analysed, Choice, Structure, choose
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
+from hccc.driver.orders import require_one_order
 from hccc.driver.pass_manager import PassRunner, Settings, analyse
 from hccc.ir import program
 from hccc.ir.catalogue import Catalogue
@@ -125,6 +126,9 @@ def _compile(
     plan = replace(choice.plan, provenance=made)
     alone = choice.catalogue.alone
     catalogue = Catalogue.of(plan) if alone else replace(choice.catalogue, provenance=made)
+    if options.deterministic:
+        with runner.phase("Proof"):
+            require_one_order(catalogue)
     names = (one.name for one in catalogue.plans)
     made_with = {plan.name: choice.best.options} | {
         plan_name: kernel.options for plan_name, kernel in zip(names, choice.kernels, strict=True)

@@ -23,6 +23,7 @@ from hccc.driver.inputs import (
     name_of,
 )
 from hccc.driver.options import Options
+from hccc.driver.orders import require_one_order
 from hccc.ir import catalogue_json, plan_check
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import IDENTIFIER, objection
@@ -127,6 +128,9 @@ def _plans(text: Source, options: Options) -> LoadedPlans:
         return LoadedPlans.of(catalogue, seconds=seconds)
     with timed("Proof", seconds):
         proofs = [check_plan(plan) for plan in catalogue.plans]
+        made = catalogue.provenance
+        if options.deterministic or (made and made.options.get("deterministic")):
+            require_one_order(catalogue)
     return LoadedPlans.of(catalogue, proofs, seconds)
 
 
@@ -144,6 +148,8 @@ def _xml(text: Source, options: Options, topology: Topology | None) -> LoadedPla
     if options.prove:
         with timed("Proof", seconds):
             proofs += check_plan(plan)
+            if options.deterministic:
+                require_one_order(Catalogue.of(plan))
     return LoadedPlans.of(Catalogue.of(plan), [proofs], seconds, topology)
 
 

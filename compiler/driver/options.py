@@ -136,6 +136,13 @@ class Options:
         default="1K..4G",
         metadata={"help": "Message sizes to choose for: a range in bytes, or one size."},
     )
+    deterministic: bool = field(
+        default=False,
+        metadata={
+            "help": "Refuse kernels that sum an element in an order that depends on the size of a "
+            "call, or on the rank where that changes results between ranks."
+        },
+    )
     verify_each: bool = field(
         default=False, metadata={"help": "Check the invariants after every pass."}
     )
