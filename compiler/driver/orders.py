@@ -187,8 +187,8 @@ def _varies(plans: Sequence[Plan], orders: SumOrders) -> Varies | None:
     return Varies(reason, found[1], help)
 
 
+def _remedy(catalogue: Catalogue) -> str | None:
     """Proposes `--accumulate same` where the orders differ only in rounding."""
-    """Says what to do if the orders differ only in what is rounded."""
     rounded = [replace(plan, accumulate=Accumulate.SAME) for plan in catalogue.plans]
     if _unlike(rounded, sum_orders(rounded)) is not None:
         return None
