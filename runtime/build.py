@@ -12,13 +12,15 @@ from pathlib import Path
 from hccc.base.building.build import FLAGS, STRIPPED, compile_once, digest_of, flags_for
 from hccc.base.building.compiler import own_options, processor
 from hccc.base.diagnostics import UserError, fail
-from hccc.base.dtypes import KINDS, NAMES, OPS, REDUCTIONS, reduces
+from hccc.base.dtypes import KINDS, NAMES, OPS, REDUCTIONS, is_own, named, reduces
 from hccc.base.files.libraries import stem_of
+from hccc.base.reductions.parse import own
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The dtype and the reduction that a translation unit is compiled for."""
+    """The dtype and the reduction that a translation unit is compiled for. op: a name, or the text
+    of one's own."""
 
     dtype: str
     op: str = "sum"
@@ -27,23 +29,34 @@ class Variant:
     def __post_init__(self) -> None:
         if self.dtype not in NAMES:
             raise fail("E417", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(NAMES)}")
-        if self.op not in OPS:
+        if not is_own(self.op) and self.op not in OPS:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
         if not reduces(self.dtype, self.op):
             raise _no_reduction(self.dtype, self.op)
 
+    @property
+    def name(self) -> str:
+        """The dtype and the name of the reduction, as entries are called after them."""
+        return f"{self.dtype}_{named(self.op)}"
+
+    @property
+    def entry(self) -> str:
+        """The variant as dispatchers are told of it."""
+        return f"ENTRY({self.dtype}, {named(self.op)})"
+
     def defines(self) -> list[str]:
         """Returns the compiler options of the variant."""
         trace = ["-DHCCC_TRACE"] if self.trace else []
-        return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}", *trace]
+        return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={named(self.op)}", *trace]
 
 
 def _no_reduction(dtype: str, op: str) -> UserError:
-    kinds = next(r.kinds for r in REDUCTIONS if r.name == op)
-    of = ", ".join(KINDS[kind] for kind in kinds)
     those = ", ".join(other for other in OPS if reduces(dtype, other))
-    help = f"{op} is for {of}; {dtype} has {those}"
-    return fail("E411", f"there is no {op} of {dtype}", help=help)
+    kinds = own(op).kinds if is_own(op) else next(r.kinds for r in REDUCTIONS if r.name == op)
+    of = ", ".join(KINDS[kind] for kind in kinds)
+    large = " that its numbers fit" if is_own(op) else ""
+    help = f"{named(op)} is for {of}{large}; {dtype} has {those}"
+    return fail("E411", f"there is no {named(op)} of {dtype}", help=help)
 
 
 def pairs(dtypes: Sequence[str], ops: Sequence[str]) -> list[tuple[str, str]]:
@@ -91,7 +104,7 @@ def build_several(
     every = [*flags_for(march), STRIPPED] if march else FLAGS
     flags = [*(flag for flag in every if flag not in ("-shared", STRIPPED)), "-c"]
     objects = [_Unit(source, variant, flags, include) for source in sources for variant in variants]
-    entries = " ".join(f"ENTRY({v.dtype}, {v.op})" for v in variants)
+    entries = " ".join(v.entry for v in variants)
     whole = _Unit(dispatch, variants[0], [*every, f"-DHCCC_BUILT(ENTRY)={entries}"], include)
 
     def linked() -> list[str]:
@@ -123,8 +136,8 @@ class _Unit:
     def stem(self, linked: Sequence[str] = ()) -> str:
         """Returns the name of its result; linked: the names of objects that go into that."""
         words = [self.source.name, processor(), *self._options(), *linked]
-        variant = f"{self.variant.dtype}-{self.variant.op}"
-        return stem_of(self.source.resolve(), digest_of(self._searched(), words), variant)
+        of = f"{self.variant.dtype}-{named(self.variant.op)}"
+        return stem_of(self.source.resolve(), digest_of(self._searched(), words), of)
 
     def made(
         self,

@@ -160,7 +160,7 @@ class CpuLauncher:
     def _function(self, variant: Variant) -> Any:
         if variant not in self._functions:
             path = self._library(variant)
-            symbol = f"{self.name}_cpu_{variant.dtype}_{variant.op}"
+            symbol = f"{self.name}_cpu_{variant.name}"
             self._functions[variant] = _load(path, symbol)
         return self._functions[variant]
 

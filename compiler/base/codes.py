@@ -173,6 +173,15 @@ TABLE = (
         "An element would be summed in an order that depends on the size of a call or on the rank.",
         "Sum all chunks alike, at one rank; or leave out --deterministic.",
     ),
+    Code(
+        "E330", "The text of a reduction of one's own is none, or has a name that it cannot have."
+    ),
+    Code("E331", "A reduction of one's own gives an operation what it does not take."),
+    Code(
+        "E332",
+        "A reduction of one's own is not associative or commutative.",
+        "Write it so that every order of the ranks gives the same, ties too.",
+    ),
     Code("E400", "The command line cannot be understood.", "`hccc COMMAND --help`."),
     Code("E401", "A file cannot be read."),
     Code("E402", "A file is not UTF-8 text."),
@@ -263,6 +272,11 @@ TABLE = (
     Code("E455", "There is no memory, or there are no threads, for a launch's thread blocks."),
     Code("E456", "A Python package that this needs is not installed."),
     Code("E457", "There is no usable GPU.", "Launch on the CPU."),
+    Code(
+        "E458",
+        "No values are known that a reduction of one's own is exact for, in any order.",
+        "Run it without a check (-c 0), or with another type.",
+    ),
     Code(
         "E459",
         "Launches cannot be recorded: on an AMD GPU, or with kernels built without it.",

@@ -175,8 +175,26 @@ def accumulated(dtype: str, bits: int) -> str:
 
 
 def reduces(dtype: str, op: str) -> bool:
-    """Tells whether values of a dtype can be reduced by a reduction."""
+    """Tells whether values of a dtype can be reduced by a reduction.
+
+    Raises:
+        UserError: E330, E331 it is one's own, and wrong (`reductions/parse.py`).
+    """
+    if is_own(op):
+        from hccc.base.reductions.parse import own
+
+        return own(op).has(dtype)
     return dtype in _DTYPES_OF[op]
+
+
+def is_own(op: str) -> bool:
+    """Tells whether a reduction is one's own, known by its text."""
+    return ":" in op
+
+
+def named(op: str) -> str:
+    """Returns the name of a reduction: of one's own what is before the colon of its text."""
+    return op.split(":", 1)[0].strip()
 
 
 # The default choice of CMake projects: building all of them takes minutes. Where data only moves,

@@ -21,9 +21,10 @@ from hccc.cli.options import (
     load,
     load_library,
     refuse,
+    with_reductions,
 )
 from hccc.cli.progress import progress
-from hccc.cli.types import AlgorithmFile, File, Words
+from hccc.cli.types import AlgorithmFile, File, ReductionText, Words
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.options import BEFORE_THE_PLAN, TARGETS, Output
 from hccc.ir.transport import Transport
@@ -81,6 +82,15 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
     is_flag=True,
     help="Run the generated text on the host first, and hold all it does against the plan.",
 )
+@click.option(
+    "--op",
+    "reductions",
+    type=ReductionText(),
+    multiple=True,
+    metavar="TEXT|FILE",
+    help="A reduction of one's own, as 'absmin: abs(a) < abs(b) ? a : abs(b) < abs(a) ? b : "
+    "min(a, b)', or a file with one on each line; may be given again.",
+)
 @compile_options
 def compile_command(
     algorithms: tuple[Path, ...],
@@ -93,6 +103,7 @@ def compile_command(
     name: str,
     page: Path | None,
     validate: bool,
+    reductions: tuple[tuple[str, ...], ...],
     as_json: bool,
     time_phases: bool,
     **options: Any,
@@ -112,6 +123,7 @@ def compile_command(
     _check_unused(emit)
     _check_places(algorithms, output, emit, page, options["cluster"])
     asked = command_options(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
+    asked = with_reductions(asked, reductions)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with progress():
         compiled = _compiled(algorithms, how, name, common=emit is None)

@@ -8,7 +8,7 @@ them, so that `hccc --help` answers at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from hccc.base.diagnostics import fail
+from hccc.base.dtypes import is_own
 from hccc.base.progress import tell
 from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
 from hccc.driver.options import Options, PassName, selectable
@@ -222,6 +223,15 @@ def command_options(options: dict[str, Any], *, prove: bool = True) -> CommandOp
         options["print_after"],
         given(*own, "cluster", "print_after"),
     )
+
+
+def with_reductions(how: CommandOptions, reductions: Iterable[Sequence[str]]) -> CommandOptions:
+    """Returns the options with reductions of one's own, which `--op` gives."""
+    texts = tuple(dict.fromkeys(text for some in reductions for text in some if is_own(text)))
+    if not texts:
+        return how
+    options = replace(how.options, reductions=texts)
+    return replace(how, options=options, given=(*how.given, "op"))
 
 
 def given(*names: str) -> tuple[str, ...]:

@@ -17,9 +17,10 @@ from hccc.cli.options import (
     compile_options,
     load,
     size_options,
+    with_reductions,
 )
 from hccc.cli.progress import progress
-from hccc.cli.types import File, Number, Size, Speed, Words
+from hccc.cli.types import File, Number, Operations, Size, Speed, Words
 
 if TYPE_CHECKING:
     from hccc.ir.collective import Collective
@@ -38,7 +39,16 @@ from hccc.ir.op_type import SKEWED
     default="float32",
     help="Comma list of types, or all.",
 )
-@click.option("-o", "--op", "ops", type=Words(OPS), default="sum", help="Comma list, or all.")
+@click.option(
+    "-o",
+    "--op",
+    "ops",
+    type=Operations(OPS),
+    multiple=True,
+    default=("sum",),
+    help="Comma list, or all; or one of one's own, 'absmin: abs(a) < abs(b) ? a : abs(b) < abs(a) "
+    "? b : min(a, b)', or a file of such; may be given again.",
+)
 @click.option("-n", "--iters", type=click.IntRange(1), default=20, help="Timed launches.")
 @click.option("-w", "--warmup-iters", type=click.IntRange(0), default=5, help="Launches before.")
 @click.option("-c", "--check", "checks", type=click.IntRange(0), default=1, help="0: no check.")
@@ -118,7 +128,8 @@ def run(
     is of. Exits with 1 if any element is wrong.
     """
     _check_files(algorithm, file, options["trace"])
-    how = command_options(options)
+    how = with_reductions(command_options(options), options["ops"])
+    options["ops"] = tuple(dict.fromkeys(op for some in options["ops"] for op in some))
     with progress():
         cluster = how.load_cluster()
         compiled = load(algorithm, how, cluster)

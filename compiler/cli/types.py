@@ -177,6 +177,46 @@ class Words(click.ParamType[tuple[str, ...]]):
         return [CompletionItem(before + comma + word) for word in found]
 
 
+class ReductionText(click.ParamType[tuple[str, ...]]):
+    """Reductions of one's own: the text of one, `absmax: ...`, or a file of them."""
+
+    name = "text|file"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Returns the texts, checked. Raises UserError E330 to E332, E401."""
+        if isinstance(value, tuple):
+            return value
+        from hccc.base.reductions.laws import checked
+        from hccc.base.reductions.parse import definitions
+
+        return tuple(checked(text).text for text in definitions(str(value)))
+
+
+class Operations(Words):
+    """Reductions to run: a comma list of names, or all; or such as `ReductionText` takes.
+
+    A name that is not known here may be one that a directory of kernels has.
+    """
+
+    name = "list|text|file"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Returns names, and the texts of one's own."""
+        if isinstance(value, tuple):
+            return value
+        if ":" in str(value) or Path(str(value)).is_file():
+            return ReductionText().convert(value, param, ctx)
+        words = [word.strip() for word in str(value).lower().split(",")]
+        known = [word for word in words if word == "all" or word in self.words]
+        if len(known) < len(words) and all(map(str.isidentifier, words)):
+            return tuple(dict.fromkeys(words))
+        return super().convert(value, param, ctx)
+
+
 class ShippedFile(File):
     """A file, or the name of a shipped file. kinds: names of `library.shipped.ShippedKind`."""
 

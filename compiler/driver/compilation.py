@@ -11,7 +11,10 @@ from pathlib import Path
 
 from hccc.analysis.redundant import redundant
 from hccc.base.diagnostics import Problem, Source, fail
+from hccc.base.dtypes import named
 from hccc.base.interruptible import interruptible
+from hccc.base.reductions.laws import checked
+from hccc.base.reductions.parse import checked_names
 from hccc.base.version import __version__
 from hccc.driver.choice import Analysed, Choice, Structure, choose
 from hccc.driver.compiled import CompiledProgram
@@ -21,6 +24,7 @@ from hccc.driver.pass_manager import PassRunner, Settings, analyse
 from hccc.ir import program
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import source_name
+from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.provenance import Cluster, Provenance
 from hccc.ir.topology import Topology
@@ -123,9 +127,12 @@ def _compile(
         best.settings.options.scheduler,
         None if topology is None else recorded(topology),
     )
-    plan = replace(choice.plan, provenance=made)
+    plan = _with_reductions(replace(choice.plan, provenance=made), options)
     alone = choice.catalogue.alone
     catalogue = Catalogue.of(plan) if alone else replace(choice.catalogue, provenance=made)
+    if not alone:
+        plans = tuple(_with_reductions(one, options) for one in catalogue.plans)
+        catalogue = replace(catalogue, plans=plans)
     if options.deterministic:
         with runner.phase("Proof"):
             require_one_order(catalogue)
@@ -145,6 +152,23 @@ def _compile(
         tuned=choice.tuned,
         made_with=made_with,
     )
+
+
+def _with_reductions(plan: Plan, options: Options) -> Plan:
+    """Returns a plan with the reductions of one's own that are asked for.
+
+    Raises:
+        UserError: E330 to E332 for one that is none, or breaks a law; E416 where nothing is
+            reduced.
+    """
+    if not options.reductions:
+        return plan
+    if not plan.reduces:
+        message = f"--op {named(options.reductions[0])}: {plan.collective.name} reduces nothing"
+        raise fail("E416", message, help="leave it out")
+    texts = tuple(checked(text).text for text in options.reductions)
+    checked_names(texts)
+    return replace(plan, reductions=texts)
 
 
 def _analysed(given: Program, settings: Settings, runner: PassRunner) -> Analysed:

@@ -147,6 +147,7 @@ class Options:
         default=False, metadata={"help": "Check the invariants after every pass."}
     )
     prove: bool = True
+    reductions: tuple[str, ...] = ()  # texts of one's own, which kernels have besides
 
     def __post_init__(self) -> None:
         for option in fields(self):

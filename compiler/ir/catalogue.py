@@ -243,6 +243,7 @@ def _same_work(plans: Sequence[Plan]) -> None:
     for k, plan in enumerate(plans):
         same = {
             "collective": _work(plan) == _work(first),
+            "reductions": plan.reductions == first.reductions,
             "gpus_per_node": plan.gpus_per_node == first.gpus_per_node,
             "accumulate": plan.accumulate is first.accumulate,
             "memory_domain": np.array_equal(plan.memory_domain, first.memory_domain),

@@ -25,7 +25,9 @@ def digest(plan: Plan) -> bytes:
     """
     state = blake2b(digest_size=16)
     for field in fields(plan):
-        if field.name not in DESCRIPTION and field.name != "accumulate":
+        if field.name in DESCRIPTION or field.name == "accumulate":
+            continue
+        if field.name != "reductions" or plan.reductions:
             _add(state, getattr(plan, field.name))
     if plan.accumulate is not Accumulate.FLOAT32:
         _add(state, plan.accumulate.value)

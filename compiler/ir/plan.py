@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hccc.base.dtypes import OPS, named
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
 from hccc.ir.choices import Accumulate
 from hccc.ir.collective import Collective, OpType
@@ -89,6 +90,7 @@ class Plan:
     accumulate: Accumulate = Accumulate.FLOAT32  # the type in which a primitive adds its sources
     grain: int = GRAIN  # bytes: sets the micro-batch of calls that name none (ir/micro_batch)
     provenance: Provenance | None = None  # how it was made, if known
+    reductions: tuple[str, ...] = ()  # one's own, beside those there are: base/reductions
 
     def __post_init__(self) -> None:
         for name in (
@@ -130,6 +132,15 @@ class Plan:
         """Whether the Plan marks where a reduction is complete, which is where an average
         divides."""
         return self.collective.op is not OpType.CUSTOM
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The reductions that its kernels can be built for: names, and texts of one's own."""
+        return (*(op for op in OPS if self.averages or op != "avg"), *self.reductions)
+
+    def operation(self, op: str) -> str:
+        """Returns the text of one's own reduction of this name; any other name as it is."""
+        return next((text for text in self.reductions if named(text) == op), op)
 
     @property
     def largest_window(self) -> int:

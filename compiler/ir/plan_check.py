@@ -73,6 +73,7 @@ def _header(plan: Plan) -> None:
     _require(why is None, "E310", f"name: {why}")
     fits = len(plan.source) <= MAX_TEXT and plan.source.isprintable()
     _require(fits, "E310", f"source: not one printable line of at most {MAX_TEXT} characters")
+    _reductions(plan)
     limits = {
         "collective.n_ranks": (c.n_ranks, 1, MAX_RANKS),
         "collective.n_chunks": (c.n_chunks, 1, INT),
@@ -168,6 +169,19 @@ def _limits(plan: Plan) -> None:
     _require(n_tb * plan.channels <= MOST_BLOCKS, "E316", f"{blocks}, more than {MOST_BLOCKS}")
     slots = int((plan.scratch_slots.astype(np.int64) + plan.stage_slots).max())
     _require(slots <= INT, "E316", f"scratch_slots: {slots} with stage_slots, more than {INT}")
+
+
+def _reductions(plan: Plan) -> None:
+    """Requires that reductions of one's own are ones, and hold what their author states."""
+    if not plan.reductions:
+        return
+    from hccc.base.reductions.laws import checked
+    from hccc.base.reductions.parse import checked_names
+
+    _require(plan.reduces, "E310", f"reductions: {plan.collective.name} reduces nothing")
+    for text in plan.reductions:
+        _require(checked(text).text == text, "E310", f"reductions: {text!r:.80} is not in one line")
+    checked_names(plan.reductions)
 
 
 def _columns(plan: Plan) -> None:

@@ -90,6 +90,8 @@ def _fields(plan: Plan) -> Iterator[str]:
         "grain": plan.grain,
         "accumulate": plan.accumulate.stated,
     }
+    if plan.reductions:
+        header["reductions"] = list(plan.reductions)
     if plan.provenance is not None:
         header["provenance"] = provenance_fields(plan.provenance)
     for key, value in header.items():
@@ -350,6 +352,7 @@ def _plan(data: Any) -> Plan:
         window=data.get("window", 0),
         grain=data.get("grain", GRAIN),
         accumulate=_accumulate(data["accumulate"]),
+        reductions=tuple(data.get("reductions", ())),
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

@@ -16,6 +16,7 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import fail
+from hccc.base.dtypes import named
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, LoadedDirectory
@@ -248,7 +249,12 @@ def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
     if "avg" in options.ops and not plan.averages:
         message = f"{plan.name} cannot average: a custom collective does not say where sums end"
         raise fail("E453", message, help="-o sum")
-    return tuple(options.ops)
+    known = [named(op) for op in plan.operations]
+    for op in options.ops:
+        if named(op) not in known:
+            help = f"it has {', '.join(known)}"
+            raise fail("E411", f"{plan.name} has no reduction `{op}`", help=help)
+    return tuple(map(plan.operation, options.ops))
 
 
 def _devices(options: RunOptions) -> list[str]:

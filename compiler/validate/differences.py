@@ -166,6 +166,10 @@ def _entry(recording: TextRecording, wanted: Rows, plan: Plan) -> str | None:
     """Checks the text around the kernels: the entry, the C header, the dispatcher."""
     if (row := _first(wanted["calls"], recording.rows["calls"])) is not None:
         return _cells("calls", "the entry", wanted["calls"][row], recording.rows["calls"][row])
+    mine, theirs = wanted["reduction_texts"], recording.rows["reduction_texts"]
+    if not np.array_equal(mine, theirs):
+        said, planned = (bytes(rows[:, 0].astype(np.uint8)).decode() for rows in (theirs, mine))
+        return _mismatch("its reductions of one's own", "operations", said, planned)
     tables = [("buffers", "the buffers in windows"), ("domains", "memory domains")]
     if len(recording.rows["shape"]):  # the header may be missing
         tables += [("shape", "the C header's shape"), ("user_blocks", "the C header")]

@@ -96,7 +96,8 @@ def _recorded(
     with tempfile.TemporaryDirectory(prefix="hccc-") as folder:
         place = Path(folder)
         for name in (header, dispatch):
-            vocabulary.check(name, files[name], catalogue.name, target)
+            own = catalogue.plans[0].reductions
+            vocabulary.check(name, files[name], catalogue.name, target, own)
             (place / name).write_bytes(files[name])
         built = " ".join(f"ENTRY({d}, {o})" for d, o in entries(catalogue.plans[0])[:-1])
         (place / f"{catalogue.name}_built.h").write_text(f"#define HCCC_BUILT(ENTRY) {built}\n")

@@ -6,11 +6,14 @@ from `emit/`, because `emit/` is what is checked against the Plan.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hccc.base.dtypes import OPS, STAND_IN, reduces
+from hccc.base.dtypes import OPS, STAND_IN, named, reduces
+from hccc.base.reductions.expression import Expression
+from hccc.base.reductions.parse import own
 from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
@@ -63,6 +66,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
     "names": ("status", "launches", "passed on"),
     "library": ("value",),
+    "reduction_texts": ("character",),
 }
 OF_PRIMITIVES = {  # the column of their number
     "waits": 5,
@@ -114,7 +118,25 @@ def expected(plan: Plan) -> dict[str, I4]:
         "calls": _calls(plan),
         "names": names(plan, serves=plan.out_of_place, alone=True),
         "library": library_facts.rows(Catalogue.of(plan)),
+        "reduction_texts": _reductions(plan),
     }
+
+
+def _reductions(plan: Plan) -> I4:
+    """Returns the characters of the reductions of one's own: name, kinds, and the expression with
+    operations after what they take."""
+    made = (own(text) for text in plan.reductions)
+    all_ = "".join(f"{r.name} {r.kinds} {_after(r.expression)};" for r in made)
+    return np.frombuffer(all_.encode(), np.uint8).astype(np.int32)[:, None]
+
+
+def _after(e: Expression) -> str:
+    """Writes an expression as `include/hccc/reductions.h` does."""
+    if e.operation != "number":
+        return f"{''.join(map(_after, e.parts))}{e.operation} "
+    whole = e.number.isdigit()
+    bits = struct.pack(">q", int(e.number)) if whole else struct.pack(">d", float(e.number))
+    return f"{'i' if whole else 'f'}{bits.hex()} "
 
 
 def _rows(*columns: I8 | list[int]) -> I4:
@@ -248,16 +270,17 @@ def entries(plan: Plan) -> list[tuple[str, str]]:
 
     The dispatcher is told that all but the last were built.
     """
-    reductions = [op for op in OPS if plan.averages or op != "avg"] if plan.reduces else ["sum"]
+    reductions = plan.operations if plan.reduces else ("sum",)
     dtypes = dict.fromkeys(STAND_IN if plan.reduces else STAND_IN.values())
-    pairs = [(dtype, op) for dtype in dtypes for op in reductions if reduces(dtype, op)]
+    pairs = [(dtype, named(op)) for dtype in dtypes for op in reductions if reduces(dtype, op)]
     pairs.remove(ENTRY)
     return [ENTRY, *pairs]
 
 
 def queries(plan: Plan) -> list[tuple[str | None, str | None]]:
     """Lists the queries to the dispatcher: every dtype and op, unknown names, and null."""
-    return [(d, o) for d in (*STAND_IN, "float", "", None) for o in (*OPS, "mean", "", None)]
+    ops = (*OPS, *map(named, plan.reductions), "mean", "", None)
+    return [(d, o) for d in (*STAND_IN, "float", "", None) for o in ops]
 
 
 def shapes(plans: Sequence[Plan]) -> I4:
@@ -276,8 +299,9 @@ def names(plan: Plan, *, serves: bool, alone: bool) -> I4:
     place = {pair: LAUNCHED + k for k, pair in enumerate(entries(plan))}
     left_out = entries(plan)[-1]
     rows = []
+    own_names = list(map(named, plan.reductions))
     for dtype, op in queries(plan):
-        known = dtype in STAND_IN and (op in OPS or not plan.reduces)
+        known = dtype in STAND_IN and (op in OPS or op in own_names or not plan.reduces)
         built = (dtype, op) if plan.reduces else (STAND_IN.get(dtype or ""), "sum")
         if not known:
             rows.append((BAD_ARGUMENT, 0, 1))

@@ -34,7 +34,7 @@ def lay_out(place: Path, files: Mapping[str, bytes], plan: Plan, target: Target)
     """
     for name in names(plan, target):
         if name in files:
-            vocabulary.check(name, files[name], plan.name, target)
+            vocabulary.check(name, files[name], plan.name, target, plan.reductions)
             (place / name).write_bytes(files[name])
     (place / f"{plan.name}_built.h").write_text("#define HCCC_BUILT HCCC_MOST_ENTRIES\n")
     (place / UNIT).write_text("\n".join(_lines(files, plan, target)) + "\n")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hccc.base.diagnostics import fail
-from hccc.base.dtypes import NAMES, OPS
+from hccc.base.dtypes import NAMES, OPS, named
 from hccc.emit.targets import Target
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -29,7 +29,13 @@ _CAST = re.compile(r"static_cast<(int|long long)>")
 _SHOWN = 60  # characters of a line in an error
 _HELP = "compile the program again; nothing of this text was compiled or run"
 
-_TYPES, _OPS = "|".join(NAMES), "|".join(OPS)
+_TYPES = "|".join(NAMES)
+# An expression of a reduction of one's own: calls of these functions (types.h), a, b and numbers.
+_TERMS = (
+    "add|subtract|multiply|divide|negate|magnitude|smaller|larger|both|either|differ|flip|equal|"
+    "unequal|less|more|most|least|any|every|deny|pick|number"
+)
+_EXPRESSION = rf"(?:t::(?:{_TERMS})\(|[ab]|\)|, |\d+LL|\d+\.\d+(?:e[+-]?\d+)?|\de[+-]\d+)+"
 _CONSTANTS = (
     "RANKS|SUB|CHANNELS|BLOCKS|FLAGS|SCRATCH|STAGE|QUEUES|SENDS|SLOTS|GRAIN|THREADS|OPERANDS|"
     "TOUCHES_PEERS|NETWORK|UNEVEN|ACCUMULATE|INLINE"
@@ -51,6 +57,7 @@ _KERNEL_LINES = (
     rf"#define HCCC_(?P<once>{_CONSTANTS}) \d+",
     r"#define HCCC_(?P<once>INPUT_BLOCKS)\(rank\) \((rank == \d+ \? \d+ : )?\d+\)",
     r"#define HCCC_(?P<once>OUTPUT_BLOCKS)\(rank\) \((rank == \d+ \? \d+ : )?\d+\)",
+    rf'#define HCCC_(?P<once>REDUCTIONS)( HCCC_OWN\([a-z]\w*, "[iuf]+", {_EXPRESSION}\))+',
     r'#include "hccc/device\.h"',
     r'#include "hccc/(cpu_runtime|gpu_launch)\.h"',
     r"*static (__device__ |__attribute__\(\(device\)\) )?const (short|int) hccc_table\d+"
@@ -83,7 +90,7 @@ _LIBRARY_WORDS = (
     r"same_width|launch_it|plans|shapes|ranges|scratch_of|flags_of|range_of|scratch_bytes|"
     rf"flag_bytes|this_library|pick_plan)|hccc_size_of_(?:{_TYPES})|"
     r"HCCC_(?:ABI|BAD_ARGUMENT|NOT_BUILT|BUILT|ENTRY|PICK)|@(?:_\d+)?(?:_(?:cpu|cuda|hip))?"
-    rf"(?:_library|_(?:{_TYPES})_(?:{_OPS}))?|@(?:_\d+)?_shapes?|@_(?:ranges|catalogue|"
+    rf"(?:_library|_(?:{_TYPES})_(?:_OPS_))?|@(?:_\d+)?_shapes?|@_(?:ranges|catalogue|"
     r"input_blocks|output_blocks|scratch_bytes|flag_bytes|plan_of)"
 )
 _LIBRARY_LINES = (
@@ -142,16 +149,18 @@ class _Vocabulary:
     kernels: bool
 
 
-def check(name: str, body: bytes, own: str, target: Target) -> None:
+def check(
+    name: str, body: bytes, own: str, target: Target, reductions: tuple[str, ...] = ()
+) -> None:
     """Checks a file: kernels, the C header or the dispatcher of the plan or library called `own`.
 
-    target: that it is compiled for. O(characters).
+    target: that it is compiled for; reductions: the plan's, of one's own. O(characters).
 
     Raises:
         UserError: E439 it has a word or a line that hccc does not write, which the message quotes.
     """
     kernels = name == f"{own}{target.suffix}"
-    known = _vocabulary(own, target, kernels=kernels)
+    known = _vocabulary(own, target, tuple(map(named, reductions)), kernels=kernels)
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -164,11 +173,12 @@ def check(name: str, body: bytes, own: str, target: Target) -> None:
 
 
 @lru_cache(maxsize=128)
-def _vocabulary(own: str, target: Target, *, kernels: bool) -> _Vocabulary:
+def _vocabulary(own: str, target: Target, ops: tuple[str, ...], *, kernels: bool) -> _Vocabulary:
     stream = re.escape(target.stream)
 
     def compiled(pattern: str) -> re.Pattern[str]:
         given = pattern.replace("@", own).replace("STREAM", stream)
+        given = given.replace("_OPS_", "|".join((*OPS, *ops)))
         return re.compile(given.replace("TARGET", target.name), re.ASCII)
 
     lines = _KERNEL_LINES if kernels else _LIBRARY_LINES

@@ -58,14 +58,14 @@ def build_for_gpu(
 
     def compiled(piece: tuple[Path, Variant]) -> str:
         source, variant = piece
-        kernel = f"-DHCCC_KERNEL_NAME={source.stem}_{variant.dtype}_{variant.op}_kernel"
+        kernel = f"-DHCCC_KERNEL_NAME={source.stem}_{variant.name}_kernel"
         options = [*flags, "-c", kernel, *variant.defines()]
-        return str(_made(compiler, source, ".o", options, f"{variant.dtype}-{variant.op}"))
+        return str(_made(compiler, source, ".o", options, variant.name))
 
     with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
         objects = list(pool.map(compiled, pieces))
     # nvcc would cut the macro at its commas.
-    entries = " ".join(f"ENTRY({v.dtype}, {v.op})" for v in variants)
+    entries = " ".join(v.entry for v in variants)
     options = ["-std=c++17", "-O2", "-fPIC", "-c", f"-DHCCC_BUILT(ENTRY)={entries}"]
     objects.append(str(_made(find_compiler(), dispatch, ".o", options, "dispatch")))
     return _made(compiler, dispatch, ".so", [*flags, "-shared"], "library", objects)

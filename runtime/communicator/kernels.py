@@ -56,7 +56,8 @@ def built(
     sources = [place / f"{plan.name}{target.suffix}" for plan in library.plans]
     moves = (Variant(STAND_IN[dtype], trace=trace) for dtype in dtypes)
     reduces = library.plans[0].reduces
-    reductions = (Variant(dtype, op, trace) for dtype, op in pairs(dtypes, ops)) if reduces else ()
+    known = [library.plans[0].operation(op) for op in ops] if reduces else []
+    reductions = (Variant(dtype, op, trace) for dtype, op in pairs(dtypes, known))
     wanted = list(dict.fromkeys(reductions if reduces else moves))
     if platform == "cpu":
         return build_several(dispatch, sources, wanted, march=march)

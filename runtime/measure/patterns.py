@@ -9,7 +9,8 @@ Sums (and averages): whole numbers, so few and small that every partial sum is e
 with many ranks most give 0 at an element, which ones depends on the element. Products: powers of
 two and signs; of complex numbers, some of them by 1 + 2i. Integers wrap, so any will do, odd ones
 in products. Minimum and maximum: any finite value. Bits: any in bxor; in bor few ranks have any, in
-band few lack any; likewise truth values. Where nothing is reduced: any bits at all.
+band few lack any; likewise truth values. Where nothing is reduced: any bits at all. What is exact
+in a reduction of one's own is found by trying (`own_patterns`).
 
 Expected results come from the collectives' definition over elements (the table in
 `ir/collective.py`), not from chunks, slots or plans.
@@ -19,16 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.base.dtypes import BY_NAME
+from hccc.base.diagnostics import fail
+from hccc.base.dtypes import BY_NAME, is_own, named
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.hashing import GOLDEN, mixed
 from hccc.ir.uneven import BlockTable
 from hccc.runtime.layout import DTYPES
+from hccc.runtime.measure.own_patterns import first_exact, folded
 
 Array = NDArray[Any]
 U8 = NDArray[np.uint64]
@@ -219,13 +223,46 @@ def _odd_numbers(p: Pattern, elements: U8, rank: int) -> Array:
 def _pieces(p: Pattern) -> Callable[[Pattern, U8, int], Array]:
     """Returns the function that makes one rank's values, in the type in which reductions of them
     are exact."""
-    return _PIECES[_sort(p), p.op] if p.collective.reduces else _any_bits
+    if not p.collective.reduces:
+        return _any_bits
+    if not is_own(p.op):
+        return _PIECES[_sort(p), p.op]
+    found = _own_pieces(p.collective.n_ranks, p.dtype, p.op)
+    return _CANDIDATES[0 if found is None else found]
 
 
 def _sort(p: Pattern) -> str:
     """Returns the kind of the values, `i` for all integers."""
     kind = BY_NAME[p.dtype].kind
     return "i" if kind == "u" else kind
+
+
+def _small(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes -1, 0 and 1 (i8)."""
+    return np.asarray(np.minimum(_up_to(_of_rank(elements, rank), 3) >> 1, 1))
+
+
+def _ones(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes 1 at one rank, or two, and 0 at the others (i8)."""
+    return _gives(p, elements, rank, 2).astype(np.int64)
+
+
+_CANDIDATES = (_any_numbers, _whole_numbers, _powers_of_two, _small, _ones)
+_TRIED = 512  # elements
+
+
+@lru_cache(maxsize=64)
+def _own_pieces(n_ranks: int, dtype: str, op: str) -> int | None:
+    """Returns which of the candidates is exact in a reduction of one's own; None: none is."""
+    p = Pattern(Collective(OpType.ALLREDUCE, n_ranks, 1), dtype, op, _TRIED)
+    if _sort(p) == "i":
+        return 0
+    elements = _of_elements(p, 0, _TRIED)
+
+    def made(make: Callable[[Pattern, U8, int], Array]) -> list[Array]:
+        return [_stored(p, make(p, elements, rank)) for rank in range(n_ranks)]
+
+    return first_exact(op, dtype, [partial(made, make) for make in _CANDIDATES])
 
 
 _PIECES: dict[tuple[str, str], Callable[[Pattern, U8, int], Array]] = {
@@ -309,7 +346,13 @@ _FOLD: dict[str, np.ufunc] = {
 
 
 def reduced(p: Pattern, start: int, stop: int) -> Array:
-    """Reduces elements [start, stop) of all send buffers. O(ranks · elements)."""
+    """Reduces elements [start, stop) of all send buffers. O(ranks · elements).
+
+    Raises:
+        UserError: E458 no values are known that a reduction of one's own is exact for.
+    """
+    if is_own(p.op):
+        return _own_reduced(p, start, stop)
     out = np.empty(stop - start, p.numpy)
     make, fold = _pieces(p), _FOLD[p.op]
     for a, b in _blocks(start, stop):
@@ -318,6 +361,18 @@ def reduced(p: Pattern, start: int, stop: int) -> Array:
         for rank in range(1, p.collective.n_ranks):
             total = fold(total, make(p, elements, rank))
         out[a - start : b - start] = _averaged(p, total) if p.op == "avg" else _stored(p, total)
+    return out
+
+
+def _own_reduced(p: Pattern, start: int, stop: int) -> Array:
+    """Does as `reduced`, by a reduction of one's own."""
+    if _own_pieces(p.collective.n_ranks, p.dtype, p.op) is None:
+        message = f"{named(p.op)} of {p.dtype} rounds: its result depends on the order"
+        raise fail("E458", message, help="-c 0 runs it without a check; or another type")
+    out = np.empty(stop - start, p.numpy)
+    for a, b in _blocks(start, stop):
+        each = [values(p, rank, a, b) for rank in range(p.collective.n_ranks)]
+        out[a - start : b - start] = folded(p.op, p.dtype, each)
     return out
 
 

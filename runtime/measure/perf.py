@@ -19,6 +19,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from hccc.base.dtypes import named
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.uneven import RECEIVE, table_of
 from hccc.runtime.layout import DTYPES
@@ -225,7 +226,7 @@ def measure_ranks(
         else None
         for in_place in (False, True)
     ]
-    redop = op if c.reduces else "none"
+    redop = named(op) if c.reduces else "none"
     return PerfRow(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
 
 

@@ -57,6 +57,17 @@ CASES: dict[str, tuple[list[str], str]] = {
     "large size": (["run", RING, "-b", "9000000G"], "9000000G"),
     "dtype": (["run", RING, "-d", "float8"], "float8"),
     "reduction": (["run", RING, "-o", "xor"], "xor"),
+    "text of a reduction": (["run", RING, "-o", "x: a +"], "ends too early"),
+    "law of a reduction": (["run", RING, "-o", "x: a - b"], "not commutative"),
+    "reduction of a move": (
+        ["run", str(ROOT / "examples/ring_allgather.rccl"), "-o", "x: a + b"],
+        "reduces nothing",
+    ),
+    "file of reductions": ([RING, "-o", "{out}", "--op", "{empty}"], "E403"),
+    "two reductions of a name": (
+        [RING, "-o", "{out}", "--op=x: a + b", "--op=x: max(a, b)"],
+        "two reductions",
+    ),
     "too much memory": (["run", RING, "-b", "1000G", "-e", "1000G"], "GB of memory"),
     "too much memory in steps": (["run", RING, "-e", "1T", "-i", "1"], "GB of memory"),
     "too much memory by a factor": (

@@ -90,6 +90,41 @@ def test_processes_that_cannot_be(hccc: Hccc) -> None:
     assert code == 1 and "--procs" in stderr
 
 
+def test_a_reduction_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
+    """By its text, then by its name of a directory that has it; without a check where it rounds."""
+    odds, size = "odds: a + b + a * b", ["-b", "999", "-e", "999", *SHORT]
+    code, stdout, _ = hccc("run", RING, "--tune=off", "-d", "int16", "-o", odds, *size)
+    rows = [line.split() for line in stdout.splitlines() if not line.startswith("#")]
+    assert code == 0 and [row[2:4] for row in rows] == [["int16", "odds"]]
+    kernels = tmp_path / "k"
+    assert hccc(RING, "--tune=off", "--op", odds, "--target", "cpu", "-o", kernels)[0] == 0
+    assert "| `odds` | `a + b + a * b` | int, uint, float |" in (kernels / "README.md").read_text()
+    assert hccc("run", kernels, "-d", "int16", "-o", "odds", *size)[0] == 0
+    code, _, stderr = hccc("run", kernels, "-o", "evens", *size)
+    assert code == 1 and "error[E411]" in stderr and "has no reduction `evens`" in stderr
+    code, _, stderr = hccc("run", kernels, "-o", odds, *size)
+    assert code == 2 and "error[E416]: --op has no effect" in stderr
+
+
+@pytest.mark.slow
+def test_reductions_that_round_are_not_checked(hccc: Hccc) -> None:
+    argv = ["run", RING, "--tune=off", "-o", "par: a * b / (a + b)", "-e", "1K", *SHORT]
+    code, _, stderr = hccc(*argv)
+    assert code == 1 and "error[E458]" in stderr
+    assert hccc(*argv, "-c", "0")[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", ["odds: a + b + a * b", "absmin: abs(a) < abs(b) ? a : abs(b) < abs(a) ? b : min(a, b)"]
+)
+def test_reductions_of_ones_own_of_all_types(hccc: Hccc, text: str) -> None:
+    floats = "half,bfloat16,float32,float64,float8e5m2,float8e4m3"
+    argv = ["-d", f"int8,uint8,int64,{floats}", "-o", text, "-b", "100", "-e", "9000", *SHORT]
+    code, stdout, _ = hccc("run", RING, *argv, "--json")
+    assert code == 0 and len(json.loads(stdout)["results"]) > 9
+
+
 @pytest.mark.slow
 def test_types_and_reductions(hccc: Hccc) -> None:
     argv = ["-d", "int8,half,bfloat16", "-o", "sum,avg", "-b", "1001", "-e", "1001", *SHORT]

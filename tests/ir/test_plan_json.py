@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.ir import plan_json
+from hccc.ir.digest import digest
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
@@ -80,11 +82,12 @@ def test_one_column_a_line() -> None:
 
 def test_the_schema_describes_every_field() -> None:
     schema = plan_json.schema()
-    assert set(schema["properties"]) == set(data_of())
-    assert set(schema["required"]) == set(data_of()) - {
+    assert set(schema["properties"]) == {*data_of(), "reductions"}
+    assert set(schema["required"]) == {*data_of(), "reductions"} - {
         "grain",
         "memory_domain",
         "provenance",
+        "reductions",
         "window",
     }
     for kind in schema["definitions"].values():
@@ -107,6 +110,36 @@ def test_a_plan_tells_how_it_was_made() -> None:
     del data["provenance"]  # as an older hccc wrote it
     old = plan_json.loads(json.dumps(data))
     assert old.provenance is None and "provenance" not in plan_json.dumps(old)
+
+
+def test_reductions_of_ones_own() -> None:
+    texts = ["plus: a + b", "odds: a + b + a * b"]
+    plan = plan_json.loads(json.dumps(data_of() | {"reductions": texts}))
+    assert plan.operations[-2:] == tuple(texts) and plan.operation("odds") == texts[1]
+    again = plan_json.dumps(plan)
+    assert json.loads(again)["reductions"] == texts
+    assert "reductions" not in plan_json.dumps(plan_json.loads(json.dumps(data_of())))
+    assert digest(plan) != digest(replace(plan, reductions=("plus: a + b", "odds: a * b")))
+
+
+@pytest.mark.parametrize(
+    ("texts", "code", "word"),
+    [
+        (["plus: a +"], "E330", "too early"),
+        (["plus: a + b", "plus: max(a, b)"], "E330", "two reductions"),
+        (["minus: a - b"], "E332", "commutative"),
+        (["plus: a + b\nless: a < b"], "E310", "not in one line"),
+        (["plus:  a + b # c"], "E310", "not in one line"),
+        (["plus: a + b"] * 9, "E407", "reductions"),
+        ([f"plus: a + {'b' * 500}"], "E407", "reductions"),
+        (["plus: a ? a : b"], "E331", "truth value"),
+        (["sum: a + b"], "E330", "there is already"),
+    ],
+)
+def test_wrong_reductions(texts: list[str], code: str, word: str) -> None:
+    with pytest.raises(UserError) as error:
+        plan_json.loads(json.dumps(data_of() | {"reductions": texts}))
+    assert error.value.problem.code == code and word in error.value.problem.message
 
 
 def test_provenance_is_printable_whatever_the_file_has() -> None:

@@ -15,7 +15,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hccc.base.dtypes import ALL, BY_NAME, OPS, accumulated, reduces
+from hccc.base.dtypes import ALL, BY_NAME, OPS, accumulated, is_own, named, reduces
+from hccc.base.reductions.evaluate import evaluate
+from hccc.base.reductions.parse import own
+from hccc.emit.kernels import own_reductions
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.layout import DTYPES
 from tests.marks import slow
@@ -48,6 +51,16 @@ def sources(op: str) -> tuple[int, ...]:
     return (1, 2, 7) if op == "avg" else (2, 7)
 
 
+OWN = (
+    "absmax: abs(a) > abs(b) ? a : abs(b) > abs(a) ? b : max(a, b)",
+    "odds: a + b + a * b - 3 * 0",
+    "parallel: a * b / (a + b) + 0.5 - 5e-1",
+    "fewer: min(a, b) == a && !(a > b) || -a < b ? a - b : b",
+    "bits: (a | b) ^ ~(a & b)",
+    "ordered: a <= b && a != b || a >= 100 ? b : a",
+)  # laws do not matter here
+
+
 def body(
     target: str, pairs: Sequence[tuple[str, str]], place: Path, accumulate: int = 32
 ) -> ctypes.CDLL:
@@ -63,8 +76,11 @@ def body(
         (place / "hccc" / name).read_text().replace("#pragma once", "").replace("#include", "//")
         for name in ("types.h", "cpu_body.h" if target == "cpu" else "gpu_body.h")
     ]
+    own = [op for op in dict.fromkeys(op for _, op in pairs) if is_own(op)]
+    pairs = [(dtype, named(op)) for dtype, op in pairs]
     lines = [f"#define HCCC_{name} 1" for name in SHAPE]
     lines += [f"#define HCCC_ACCUMULATE {accumulate}"] * (accumulate != 32)
+    lines += [f"#define {name} {text}" for name, text in own_reductions.constants(own)]
     lines += [f"#define HCCC_RANKS {RANKS}", '#include "hccc/layout.h"', '#include "hccc/port.h"']
     for dtype, op in pairs:
         lines += ["#undef HCCC_DTYPE", "#undef HCCC_OP", f"#define HCCC_DTYPE {dtype}"]
@@ -100,6 +116,8 @@ def product(a: Values, b: Values) -> Values:
 
 def combined(op: str, a: Values, b: Values) -> Values:
     """Combines two values as one step of a reduction."""
+    if is_own(op):
+        return evaluate(own(op).expression, a, b)
     match op:
         case "sum" | "avg":
             return np.asarray(a + b)
@@ -182,6 +200,19 @@ def test_every_reduction_of_every_type(
     compare(body(target, pairs, tmp_path), pairs, 32)
 
 
+@pytest.mark.parametrize(
+    ("target", "dtypes"),
+    [
+        ("cpu", ("bfloat16",)),
+        *(slow(target, tuple(DTYPES)) for target in ("cpu", "cuda", "hip")),
+    ],
+)
+def test_reductions_of_ones_own(target: str, dtypes: tuple[str, ...], tmp_path: Path) -> None:
+    """With what is left over by 16 bytes, too."""
+    pairs = [(dtype, op) for dtype in dtypes for op in OWN if reduces(dtype, op)]
+    compare(body(target, pairs, tmp_path), pairs, 32)
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("target", "accumulate", "dtypes"),
@@ -194,7 +225,7 @@ def test_sums_in_every_type(
     target: str, accumulate: int, dtypes: tuple[str, ...], tmp_path: Path
 ) -> None:
     """The same bits on each target, as the type says."""
-    pairs = [(dtype, op) for dtype in dtypes for op in OPS if reduces(dtype, op)]
+    pairs = [(dtype, op) for dtype in dtypes for op in (*OPS, *OWN) if reduces(dtype, op)]
     compare(body(target, pairs, tmp_path, accumulate), pairs, accumulate)
 
 
@@ -212,7 +243,7 @@ def compare(library: ctypes.CDLL, pairs: Sequence[tuple[str, str]], accumulate: 
             for one, value in zip(places, values, strict=False):
                 one.view(np.uint8)[:] = value.view(np.uint8)
             addresses = (ctypes.c_void_p * (k + 1))(*[one.ctypes.data for one in places])
-            library[f"{dtype}_{op}_{k}"](addresses, ctypes.c_uint(n))
+            library[f"{dtype}_{named(op)}_{k}"](addresses, ctypes.c_uint(n))
             with np.errstate(all="ignore"):
                 want = reduced(values, dtype, op, accumulate)
             assert same(places[k], want), (dtype, op, k, n, shift)

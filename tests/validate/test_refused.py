@@ -211,3 +211,24 @@ def test_room_for_operands() -> None:
     said = refused(RING, name, "#include", "#define HCCC_OPERANDS 2\n#include")
     assert "room for 2 operands" in said
     assert "neither 0 nor 1" in refused(RING, name, "HCCC_INLINE 0", "HCCC_INLINE 2")
+
+
+OWN = replace(RING, reductions=("plus: a + b + 2 * 0", "absmax: abs(a) > abs(b) ? a : b"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("t::add(a, b)", "t::add(b, a)", "the text says plus iuf b a add"),
+        ("t::add(", "t::subtract(", "subtract"),
+        ("LL", "LL + 1", "i0000000000000003"),
+        ("number(2LL)", "number(2.0)", "f4000000000000000"),
+        ("HCCC_OWN(plus", "HCCC_OWN(minus", "says minus iuf"),
+        ('"iuf"', '"iu"', "says plus iu a"),
+        (" HCCC_OWN(absmax", " // (absmax", "the plan plus .*;absmax"),
+        ("#define HCCC_REDUCTIONS", "#define HCCC_OTHERS", "the text says , the plan plus"),
+    ],
+)
+def test_another_reduction_of_ones_own_is_told(old: str, new: str, told: str) -> None:
+    said = refused(OWN, TEXT, old, new)
+    assert said.startswith("E438") and re.search(told, said), said

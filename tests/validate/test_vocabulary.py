@@ -156,3 +156,20 @@ def test_the_header_and_the_dispatcher() -> None:
 def test_what_is_no_text() -> None:
     with pytest.raises(UserError, match=r"E439.*is no text"):
         vocabulary.check(f"{NAME}_cpu.cpp", b"\xff", NAME, CPU)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#define HCCC_REDUCTIONS HCCC_OWN(x, "f", system(a))',
+        '#define HCCC_REDUCTIONS HCCC_OWN(x, "f", t::add(a, b)) int n;',
+        '#define HCCC_REDUCTIONS HCCC_OWN(x, "f", t::add(a, rank))',
+        '#define HCCC_REDUCTIONS HCCC_OWN(x, "f", u::add(a, b))',
+        '#define HCCC_REDUCTIONS HCCC_OWN(x, "f", a = b)',
+    ],
+)
+def test_reductions_of_ones_own_have_their_own_words(line: str) -> None:
+    good = '#define HCCC_REDUCTIONS HCCC_OWN(x, "iuf", t::add(t::number(2LL), t::number(1e-07)))'
+    vocabulary.check("x.cu", good.encode(), "x", CUDA)
+    with pytest.raises(UserError, match="hccc does not write"):
+        vocabulary.check("x.cu", line.encode(), "x", CUDA)

@@ -3,7 +3,7 @@ file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hccc.base.dtypes import (
@@ -18,8 +18,10 @@ from hccc.base.dtypes import (
     Dtype,
     Reduction,
     accumulated,
+    named,
     reduces,
 )
+from hccc.base.reductions.parse import own as own_reduction
 from hccc.base.version import __version__
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.view import (
@@ -188,7 +190,8 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
     c, name = plan.collective, checked_name(plan)
     reducing, domain = plan.reduces, plan.memory_domain.tolist()
     names = {d: d if reducing else s for d, s in STAND_IN.items()}
-    ops = tuple(op for op in OPS if plan.averages or op != "avg") if reducing else OPS[:1]
+    texts = plan.operations if reducing else OPS[:1]
+    ops, own = tuple(map(named, texts)), tuple(map(named, plan.reductions))
     return LibraryView(
         name=name,
         guard=f"HCCC_GENERATED_{name}_H",  # as it is: names may differ in case alone
@@ -204,18 +207,20 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
         names=tuple(names.items()),
         dtype_lines=tuple(_names(names)),
         ops=ops,
-        every_op=OPS,
+        every_op=(*OPS, *own),
         default_dtypes=DEFAULT_DTYPES if reducing else DEFAULT_MOVED,
-        default_ops=DEFAULT_OPS,
-        lacks=tuple((op, without) for op in ops if (without := _without(op))) if reducing else (),
+        default_ops=(*DEFAULT_OPS, *own),
+        lacks=tuple((named(op), without) for op in texts if (without := _without(op)))
+        if reducing
+        else (),
         types=tuple(
             replace(one, accumulate=accumulated(one.name, plan.accumulate.bits)) for one in ALL
         ),
-        reductions=tuple(r for r in REDUCTIONS if r.name in ops),
+        reductions=(*(r for r in REDUCTIONS if r.name in ops), *_own(plan)),
         kinds=KINDS,
         ranks=c.n_ranks,
         auto=_auto(targets),
-        entries=tuple(_entries(name, target, reducing, ops) for target in targets),
+        entries=tuple(_entries(name, target, reducing, texts) for target in targets),
         op=c.name,
         root=c.root if c.rooted else -1,
         digest=digest,
@@ -227,6 +232,13 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
 def _without(op: str) -> tuple[str, ...]:
     """Returns the dtypes that have no such reduction."""
     return tuple(dtype.name for dtype in ALL if not reduces(dtype.name, op))
+
+
+def _own(plan: Plan) -> Iterator[Reduction]:
+    """Yields the reductions of one's own, as the directory's page shows them."""
+    for made in map(own_reduction, plan.reductions):
+        escaped = made.text.split(":", 1)[1].strip().replace("|", "\\|")
+        yield Reduction(made.name, -1, f"`{escaped}`", made.kinds)
 
 
 def _auto(targets: Sequence[Target]) -> str:
@@ -246,13 +258,13 @@ def _names(names: Iterable[str]) -> list[str]:
 def _entries(name: str, target: Target, reducing: bool, ops: Sequence[str]) -> Entries:
     stream = [wrap.CallText(f"{target.stream} stream")] if target.stream else []
     common = [wrap.CallText("const hccc_comm* comm"), wrap.CallText("const hccc_call* call")]
-    named = [wrap.CallText("const char* dtype"), wrap.CallText("const char* op")]
+    words = [wrap.CallText("const char* dtype"), wrap.CallText("const char* op")]
     head = f"int {name}_{target.name}"
     by_type: list[str] = []
     for dtype in dict.fromkeys(STAND_IN if reducing else STAND_IN.values()):
         for op in (op for op in ops if reduces(dtype, op)):
             arguments = (*common, *stream)
-            by_type += wrap.wrap(wrap.CallText(f"{head}_{dtype}_{op}", arguments), 0, ";")
-    by_name = wrap.wrap(wrap.CallText(head, (*common, *named, *stream)), 0)
+            by_type += wrap.wrap(wrap.CallText(f"{head}_{dtype}_{named(op)}", arguments), 0, ";")
+    by_name = wrap.wrap(wrap.CallText(head, (*common, *words, *stream)), 0)
     library = f"{name}_{target.name}" if target.stream else name
     return Entries(target, library, (f"{name}{target.suffix}",), tuple(by_name), tuple(by_type))

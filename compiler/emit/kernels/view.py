@@ -49,7 +49,7 @@ import numpy as np
 
 from hccc.base.diagnostics import InternalError
 from hccc.base.version import __version__
-from hccc.emit.kernels import rows, wrap
+from hccc.emit.kernels import own_reductions, rows, wrap
 from hccc.emit.kernels.calls import Caller, caller
 from hccc.emit.kernels.canonical import canonical
 from hccc.emit.kernels.classes import Class, calls_in_line, classes
@@ -240,6 +240,7 @@ def _constants(plan: Plan, network: NetworkParts, calls: int) -> tuple[tuple[str
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         *(_user_blocks(plan) if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
         *([("HCCC_NETWORK", 1)] if network.rows.any() else []),
+        *own_reductions.constants(plan.reductions),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
 

@@ -1,7 +1,7 @@
 // types.h: the dtype and the reduction of this translation unit, chosen by -DHCCC_DTYPE=float16
-// -DHCCC_OP=sum. A primitive combines floats in a type of HCCC_ACCUMULATE bits at least, and rounds
-// the result once, when it is stored; 0: in their own type, rounded after every two. An 8-bit or
-// 16-bit float is rounded as a float32 that is.
+// -DHCCC_OP=sum; HCCC_REDUCTIONS has those that are the program's own. A primitive combines floats in
+// a type of HCCC_ACCUMULATE bits at least, and rounds the result once, when it is stored; 0: in their
+// own type, rounded after every two. An 8-bit or 16-bit float is rounded as a float32 that is.
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
 // nearest even in software, a product of complex numbers rounds each of its products and sums. A
@@ -42,6 +42,10 @@ struct hccc_integer {
   HCCC_FN T either(T a, T b) { return static_cast<T>(a | b); }
   HCCC_FN T differ(T a, T b) { return static_cast<T>(a ^ b); }
   HCCC_FN T truth(T a) { return a != 0; }
+  HCCC_FN T subtract(T a, T b) { return static_cast<T>(static_cast<W>(a) - static_cast<W>(b)); }
+  HCCC_FN T negate(T a) { return subtract(0, a); }
+  HCCC_FN T magnitude(T a) { return a < 0 ? negate(a) : a; }
+  HCCC_FN T flip(T a) { return static_cast<T>(~a); }
 };
 
 // A sum of truth values is whether any is true, a product whether all are.
@@ -73,6 +77,12 @@ struct hccc_real {
   HCCC_FN T divide(T a, int n) { return a / static_cast<T>(n); }
   HCCC_FN T least(T a, T b) { return nan_or(b, b < a ? b : a); }
   HCCC_FN T most(T a, T b) { return nan_or(b, a < b ? b : a); }
+  HCCC_FN T subtract(T a, T b) { return a - b; }
+  HCCC_FN T quotient(T a, T b) { return a / b; }
+  HCCC_FN T negate(T a) { return -a; }
+  HCCC_FN T magnitude(T a) {
+    return __builtin_bit_cast(T, __builtin_bit_cast(I, a) & static_cast<I>(~0ull >> (65 - 8 * sizeof(I))));
+  }
   // Returns `right` where it is a NaN. A left one needs no such care: no comparison replaces it.
   HCCC_FN T nan_or(T right, T otherwise) {
     constexpr I magnitude = static_cast<I>(~0ull >> (65 - 8 * sizeof(I)));
@@ -358,6 +368,56 @@ struct hccc_op_lor : hccc_bits<D> {
   using V = typename D::value;
   HCCC_FN V apply(V a, V b) { return D::either(D::truth(a), D::truth(b)); }
 };
+
+// The operations of reductions of one's own (compiler/base/reductions), of values of dtype D.
+template <class D>
+struct hccc_terms {
+  using V = typename D::value;
+  template <class N>
+  HCCC_FN V number(N n) { return static_cast<V>(n); }
+  HCCC_FN V add(V x, V y) { return D::add(x, y); }
+  HCCC_FN V subtract(V x, V y) { return D::subtract(x, y); }
+  HCCC_FN V multiply(V x, V y) {
+    if constexpr (D::kind == 'f') return hccc_product(x, y);  // rounds, whatever is added to it
+    else return D::mul(x, y);
+  }
+  HCCC_FN V divide(V x, V y) { return D::quotient(x, y); }
+  HCCC_FN V negate(V x) { return D::negate(x); }
+  HCCC_FN V magnitude(V x) { return D::magnitude(x); }
+  HCCC_FN V smaller(V x, V y) { return D::least(x, y); }
+  HCCC_FN V larger(V x, V y) { return D::most(x, y); }
+  HCCC_FN V both(V x, V y) { return D::both(x, y); }
+  HCCC_FN V either(V x, V y) { return D::either(x, y); }
+  HCCC_FN V differ(V x, V y) { return D::differ(x, y); }
+  HCCC_FN V flip(V x) { return D::flip(x); }
+  HCCC_FN bool equal(V x, V y) { return x == y; }
+  HCCC_FN bool unequal(V x, V y) { return x != y; }
+  HCCC_FN bool less(V x, V y) { return x < y; }
+  HCCC_FN bool more(V x, V y) { return x > y; }
+  HCCC_FN bool most(V x, V y) { return x <= y; }
+  HCCC_FN bool least(V x, V y) { return x >= y; }
+  HCCC_FN bool any(bool x, bool y) { return x | y; }
+  HCCC_FN bool every(bool x, bool y) { return x & y; }
+  HCCC_FN bool deny(bool x) { return !x; }
+  HCCC_FN V pick(bool of, V x, V y) { return of ? x : y; }
+};
+
+// Defines a reduction of one's own. `of`: the kinds of dtypes that it is for.
+#define HCCC_OWN(name, of, ...)                                                 \
+  template <class D>                                                            \
+  struct hccc_op_##name : hccc_reduction<D> {                                   \
+    using V = typename D::value;                                                \
+    using t = hccc_terms<D>;                                                    \
+    HCCC_FN constexpr bool takes(char kind) {                                   \
+      for (const char* one = of; *one; ++one)                                   \
+        if (*one == kind) return true;                                          \
+      return false;                                                             \
+    }                                                                           \
+    HCCC_FN V apply(V a, V b) { return __VA_ARGS__; }                           \
+  };
+#ifdef HCCC_REDUCTIONS
+HCCC_REDUCTIONS
+#endif
 
 // A reduction whose result is rounded each time.
 template <class Op>

@@ -8,6 +8,8 @@
 //   HCCC_QUERIES             {dtype, op}, …: what the dispatcher is asked for
 #pragma once
 
+#include "reductions.h"
+
 void hccc_record_run(int rank, int tb, int channel) {
   hccc_block block(rank, tb, channel);
   hccc_record->rank = rank, hccc_record->tb = tb, hccc_record->channel = channel;
@@ -180,6 +182,7 @@ int main(int argc, char** argv) {
     hccc_put_row(HCCC_DOMAINS, rank, hccc_memory_domain(rank));
 #endif
   hccc_record_calls();
+  hccc_record_reductions();
 #if HCCC_HAS_HEADER
   hccc_record_header();
 #endif

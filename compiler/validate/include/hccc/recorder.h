@@ -36,6 +36,7 @@ enum hccc_table_name {
   HCCC_CALLS,
   HCCC_NAMES,
   HCCC_LIBRARY,
+  HCCC_REDUCTION_TEXTS,
   HCCC_TABLES
 };
 constexpr int hccc_of_blocks = HCCC_POSTS + 1;  // the first tables: what thread blocks do

@@ -1,0 +1,1 @@
+"""Tests of `hccc.base.reductions`."""
