@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 6  # HCCC_ABI
+ABI = 7  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):
@@ -206,6 +206,7 @@ class LibraryRecord(ctypes.Structure):
         ("compiler", ctypes.c_char_p),
         ("target", ctypes.c_char_p),
         ("collective", ctypes.c_char_p),
+        ("own_ops", ctypes.c_char_p),
         ("n_ranks", ctypes.c_int),
         ("root", ctypes.c_int),
         ("reduces", ctypes.c_int),

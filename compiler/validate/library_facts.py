@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hccc.base.dtypes import named
 from hccc.base.version import __version__
 from hccc.emit.targets import Target
 from hccc.ir.arrays import I4
@@ -30,7 +31,8 @@ def rows(catalogue: Catalogue) -> I4:
 
 def strings(catalogue: Catalogue, target: Target) -> str:
     """Returns the strings that the library must state, as C text."""
-    words = (catalogue.name, __version__, target.name, catalogue.collective.name)
+    own_ops = " ".join(map(named, catalogue.plans[0].reductions))
+    words = (catalogue.name, __version__, target.name, catalogue.collective.name, own_ops)
     return ", ".join(f'"{word}"' for word in words)
 
 
@@ -46,7 +48,9 @@ def difference(found: I4, catalogue: Catalogue) -> str | None:
 def _facts(catalogue: Catalogue) -> Iterator[tuple[str, int]]:
     plans, c = catalogue.plans, catalogue.collective
     first = plans[0]
-    yield from ((what, 1) for what in ("size", "name", "compiler", "target", "collective"))
+    yield from (
+        (what, 1) for what in ("size", "name", "compiler", "target", "collective", "own_ops")
+    )
     yield "n_ranks", c.n_ranks
     yield "root", c.root if c.rooted else -1
     yield "reduces", int(first.reduces)

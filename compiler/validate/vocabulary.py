@@ -19,7 +19,7 @@ from hccc.emit.targets import Target
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TOKEN = re.compile(r'"[^"]*"|[A-Za-z_]\w*|\d\w*|\S', re.ASCII)
-_STRING = re.compile(r'"[\w.+!-]*"', re.ASCII)
+_STRING = re.compile(r'"[\w.+! -]*"', re.ASCII)
 _NUMBER = re.compile(r"\d+(LL)?|0x[0-9a-f]{16}ULL", re.ASCII)
 _PUNCTUATION = frozenset("(){}[]<>,;=+-*/%?:|&!.")
 _CONTINUED = re.compile(r"\\|\?\?")

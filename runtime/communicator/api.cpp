@@ -158,6 +158,14 @@ HCCC_API hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int r
   });
 }
 
+HCCC_API hcccResult_t hcccRedOpNamed(hcccRedOp_t *op, const char *name) {
+  return caught(nullptr, [&] {
+    check(op, "op");
+    check(name, "name");
+    *op = static_cast<hcccRedOp_t>(hccc::op_of(name));
+  });
+}
+
 HCCC_API hcccResult_t hcccSetCommand(const char *const *words) {
   return caught(nullptr, [&] {
     std::vector<std::string> all;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from hccc.base import dtypes
 from hccc.base.diagnostics import fail
-from hccc.base.dtypes import ALIASES
+from hccc.base.dtypes import ALIASES, named
+from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 
 # The names of hcccDataType_t and hcccRedOp_t, in order.
@@ -17,11 +19,19 @@ _REDUCTION_NUMBERS = {name: number for number, name in enumerate(REDUCTIONS)}
 
 
 def reduction_of(op: str) -> int:
-    """Returns the number of a reduction. Raises UserError E411."""
-    number = _REDUCTION_NUMBERS.get(op)
-    if number is None:
-        raise fail("E411", f"unknown reduction `{op}`", help=f"one of: {', '.join(REDUCTIONS)}")
-    return number
+    """Returns the number of a reduction, or of one of a program's own that a loaded library has.
+
+    Raises:
+        UserError: E411 there is none.
+    """
+    number = _REDUCTION_NUMBERS.get(named(op))
+    if number is not None:
+        return number
+    found = ctypes.c_int()
+    if library().call("RedOpNamed", ctypes.byref(found), named(op).encode()):
+        help = f"one of: {', '.join(REDUCTIONS)}; or load a library that has it"
+        raise fail("E411", f"unknown reduction `{op}`", help=help)
+    return found.value
 
 
 def number_of_dtype(dtype: str) -> int:

@@ -279,7 +279,7 @@ bool Communicator::first_of_host() const {
 
 // Returns whether a call that no library does may have one made: a collective on the CPU.
 bool Communicator::makes(const Wanted &wanted) const {
-  if (!wanted.collective || !StandardLibrary::serves(wanted.collective)) return false;
+  if (!wanted.collective || !StandardLibrary::serves(wanted.collective) || is_own(wanted.op)) return false;
   if (strcmp(host_->target(), "cpu") != 0 || hosts().empty()) return false;
   return rooted(wanted.collective) || wanted.root == -1;
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <mutex>
+#include <sstream>
 
 #include "error.h"
 
@@ -24,6 +26,8 @@ constexpr Type TYPES[] = {
     {"int16", 2, 'i'},      {"uint16", 2, 'u'},     {"bool", 1, 'b'},      {"complex64", 8, 'c'},
     {"complex128", 16, 'c'}};
 // kinds: of the types that it is for.
+constexpr int FIRST_OWN = 1 << 16;  // numbers of the program's own reductions
+
 struct Reduction {
   const char *name, *kinds;
 };
@@ -32,6 +36,22 @@ constexpr Reduction OPS[] = {{"sum", "biufc"}, {"prod", "biufc"}, {"max", "biuf"
                              {"land", "biu"},  {"lor", "biu"}};
 static_assert(sizeof TYPES / sizeof *TYPES == hcccNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == hcccNumOps, "all reductions have names");
+
+// The programs' own reductions of the libraries that this process has loaded, by their numbers.
+struct OwnReductions {
+  std::mutex mutex;
+  std::map<int, std::string> names;
+};
+OwnReductions &own_reductions() {
+  static auto *all = new OwnReductions;
+  return *all;
+}
+
+int number_of(const std::string &name) {
+  uint32_t hash = 0x811c9dc5u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193u;  // FNV-1a
+  return FIRST_OWN + static_cast<int>(hash % static_cast<uint32_t>(hcccMaxRedOp - FIRST_OWN));
+}
 
 const hccc_library *describe(void *handle, const std::string &path) {
   void *found = dlsym(handle, "hccc_this_library");
@@ -65,8 +85,33 @@ const char *name_of_moved(int bytes) {  // MOVED_AS of dtypes.py
          : bytes == 8 ? "uint64"
                       : "complex128";
 }
-const char *name_of_op(int op) { return op >= 0 && op < hcccNumOps ? OPS[op].name : nullptr; }
-bool has_op(int type, int op) { return strchr(OPS[op].kinds, TYPES[type].kind); }
+bool is_own(int op) { return op >= FIRST_OWN; }
+const char *name_of_op(int op) {
+  if (!is_own(op)) return op >= 0 && op < hcccNumOps ? OPS[op].name : nullptr;
+  OwnReductions &own = own_reductions();
+  std::lock_guard<std::mutex> lock(own.mutex);
+  const auto found = own.names.find(op);
+  return found == own.names.end() ? nullptr : found->second.c_str();
+}
+int op_of(const std::string &name) {
+  for (int op = 0; op < hcccNumOps; ++op)
+    if (name == OPS[op].name) return op;
+  const int op = number_of(name);
+  const char *known = name_of_op(op);
+  if (known && name == known) return op;
+  throw Error(hcccInvalidArgument, text_of("no library that is loaded has a reduction '%s'", name.c_str()));
+}
+int op_of_own(const std::string &name) {
+  const int op = number_of(name);
+  OwnReductions &own = own_reductions();
+  std::lock_guard<std::mutex> lock(own.mutex);
+  const std::string &known = own.names.emplace(op, name).first->second;
+  if (known != name)
+    throw Error(hcccInvalidUsage, text_of("the reductions %s and %s of two libraries have one number: rename one",
+                                          known.c_str(), name.c_str()));
+  return op;
+}
+bool has_op(int type, int op) { return is_own(op) || strchr(OPS[op].kinds, TYPES[type].kind); }
 
 Library::Library(const std::string &path, int n_ranks, const char *target, bool standard) : standard_(standard) {
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -74,11 +119,15 @@ Library::Library(const std::string &path, int n_ranks, const char *target, bool 
   try {
     description_ = describe(handle_, path);
     check(*description_, path, n_ranks, target);
-    // An entry that was built refuses a null call for another reason.
     for (int type = 0; type < hcccNumTypes; ++type)
       for (int op = 0; op < hcccNumOps; ++op)
-        if (description_->launch(nullptr, nullptr, TYPES[type].name, OPS[op].name, nullptr) != HCCC_NOT_BUILT)
-          built_.set(place_of(type, op));
+        if (!refuses(type, OPS[op].name)) built_.set(place_of(type, op));
+    std::istringstream names(description_->own_ops);
+    for (std::string name; names >> name;) {
+      std::bitset<hcccNumTypes> &types = built_of_own_[op_of_own(name)];
+      for (int type = 0; type < hcccNumTypes; ++type)
+        if (!refuses(type, name.c_str())) types.set(static_cast<size_t>(type));
+    }
   } catch (...) {
     dlclose(handle_);
     throw;
@@ -86,6 +135,17 @@ Library::Library(const std::string &path, int n_ranks, const char *target, bool 
 }
 
 Library::~Library() { dlclose(handle_); }
+
+// Returns whether an entry was not built; one that was refuses a null call for another reason.
+bool Library::refuses(int type, const char *op) const {
+  return description_->launch(nullptr, nullptr, TYPES[type].name, op, nullptr) == HCCC_NOT_BUILT;
+}
+
+bool Library::built_for(int type, int op) const {
+  if (!is_own(op)) return built_.test(place_of(type, op));
+  const auto found = built_of_own_.find(op);
+  return found != built_of_own_.end() && found->second.test(static_cast<size_t>(type));
+}
 
 bool Library::does(const Wanted &wanted) const {
   if (wanted.library) return !strcmp(description_->name, wanted.library);

@@ -5,6 +5,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,7 +40,7 @@ class Library {
   // Returns whether it was made for a call that had none, so that others go before it.
   bool standard() const { return standard_; }
   // Returns whether it was built for a type and a reduction.
-  bool built_for(int type, int op) const { return built_.test(place_of(type, op)); }
+  bool built_for(int type, int op) const;
   // Returns whether it does a call's collective for its root, or has the name that the call asks for.
   bool does(const Wanted &wanted) const;
   // Returns whether it does a call's collective for any root, with its ranks renumbered: all share
@@ -59,18 +60,26 @@ class Library {
   void place_flags(long long at) { flags_at_ = at; }
 
  private:
+  bool refuses(int type, const char *op) const;
   static size_t place_of(int type, int op) { return static_cast<size_t>(type * hcccNumOps + op); }
 
   void *handle_ = nullptr;
   const hccc_library *description_ = nullptr;
   const bool standard_;
   long long flags_at_ = 0;
-  std::bitset<hcccNumTypes * hcccNumOps> built_;  // of each type and reduction
+  std::bitset<hcccNumTypes * hcccNumOps> built_;           // of each type and reduction
+  std::map<int, std::bitset<hcccNumTypes>> built_of_own_;  // by the program's own reductions
 };
 
 const char *name_of_type(int type);   // as generated entries have it; null for none
 int bytes_of_type(int type);
 const char *name_of_op(int op);
+// Returns the number of a reduction. Throws Error: neither hccc nor a library that is loaded has it.
+int op_of(const std::string &name);
+// Returns the number of a program's own reduction, which then has a name: a hash of that, the same at all ranks.
+// Throws Error: another one has it.
+int op_of_own(const std::string &name);
+bool is_own(int op);  // whether a program's own reduction may have that number
 // Returns the type that kernels are built for which only move elements of so many bytes.
 const char *name_of_moved(int bytes);
 bool has_op(int type, int op);  // whether values of the type have the reduction

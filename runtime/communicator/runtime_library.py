@@ -47,6 +47,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "CommInitRank": (_P, _INT, UniqueId, _INT),
     "CommInitEnvironment": (_P,),
     "CommLoad": (_P, ctypes.c_char_p),
+    "RedOpNamed": (_P, ctypes.c_char_p),
     "CommCan": (_P, ctypes.c_char_p, _INT, _INT, _INT, _P),
     "SetCommand": (_P,),
     "CommInitAll": (_P, _INT, _P),

@@ -58,8 +58,8 @@ class LibraryView:
     """The values that `header.jinja`, `dispatch.jinja`, `cmake.jinja` and `readme.jinja` print.
 
     names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C; ops:
-    that can be built, of every_op; default_dtypes, default_ops: that CMake builds; lacks: each
-    reduction that some dtypes lack, with those. op: the
+    that can be built, of every_op; own_ops: those of one's own; default_dtypes, default_ops: that
+    CMake builds; lacks: each reduction that some dtypes lack, with those. op: the
     collective's name; root: -1 where it has none; domain: of each rank, as lines of C, none where
     all share memory; modes: the values of "in place" that are served. plans, ranges: of a
     catalogue, which has no shape of its own; else none.
@@ -79,6 +79,7 @@ class LibraryView:
     names: tuple[tuple[str, str], ...]
     dtype_lines: tuple[str, ...]
     ops: tuple[str, ...]
+    own_ops: tuple[str, ...]
     every_op: tuple[str, ...]
     default_dtypes: tuple[str, ...]
     default_ops: tuple[str, ...]
@@ -207,6 +208,7 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
         names=tuple(names.items()),
         dtype_lines=tuple(_names(names)),
         ops=ops,
+        own_ops=own,
         every_op=(*OPS, *own),
         default_dtypes=DEFAULT_DTYPES if reducing else DEFAULT_MOVED,
         default_ops=(*DEFAULT_OPS, *own),

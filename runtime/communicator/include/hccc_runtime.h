@@ -134,7 +134,8 @@ typedef enum {
   hcccBxor = 7,
   hcccLand = 8,
   hcccLor = 9,
-  hcccNumOps = 10
+  hcccNumOps = 10,
+  hcccMaxRedOp = 0x7fffffff /* hcccRedOpNamed makes others */
 } hcccRedOp_t;
 
 typedef struct hcccComm *hcccComm_t;
@@ -180,6 +181,10 @@ hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path);
 typedef enum { hcccCanNot = 0, hcccCanMake = 1, hcccCanLoad = 2, hcccCanNow = 3 } hcccCan_t;
 hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int root, hcccDataType_t type,
                          hcccRedOp_t op, hcccCan_t *answer);
+
+/* Returns the reduction of a name: one of those above, or one of a program's own (`hccc compile --op`) that a
+ * library has which this process has loaded. The same at all ranks; nothing is to be freed. */
+hcccResult_t hcccRedOpNamed(hcccRedOp_t *op, const char *name);
 
 /* Sets the words of the command that makes standard libraries, up to a null; null: HCCC_COMMAND, or
  * `hccc`. */

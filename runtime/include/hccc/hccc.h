@@ -69,7 +69,8 @@
  * end; for integers it truncates. band, bor and bxor combine bits, land and lor give 0 or 1: they are
  * for integers and bool. A bool is a byte, true where it is not 0, and 0 or 1 once it is reduced: sum
  * and max are lor, prod and min are land; it has no avg. Complex numbers are two floats, real and
- * imaginary part; they have sum, prod and avg.
+ * imaginary part; they have sum, prod and avg. A program
+ * may have reductions of its own, whose names are in `<name>.h`.
  *
  * In place (`in_place` of hccc_call), input and output of a rank are the same memory:
  *   input == output + r blocks    Allgather, Gather
@@ -96,7 +97,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 6 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 7 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,

@@ -24,6 +24,7 @@ typedef struct hccc_library {
   const char *compiler;      /* the version of hccc that emitted it */
   const char *target;        /* "cpu", "cuda" or "hip" */
   const char *collective;    /* "Allreduce", ..., as hccc.h has them */
+  const char *own_ops;       /* the names of the program's own reductions, a blank between two */
   int n_ranks;
   int root;                  /* of rooted collectives; -1 of others */
   int reduces;               /* whether `op` has a meaning */

@@ -3,7 +3,7 @@
 // compiler/validate/library_facts.py has the rows. The translation unit defines
 //
 //   HCCC_DESCRIBE   the function that describes the library
-//   HCCC_SAYS       "name", "compiler", "target", "collective"
+//   HCCC_SAYS       "name", "compiler", "target", "collective", "own_ops"
 #pragma once
 
 static void hccc_put_fact(long long value) {
@@ -20,9 +20,9 @@ static void hccc_put_long_fact(unsigned long long value) {
 static void hccc_record_library(bool (*same_launch)(hccc_launch_function*)) {
   static const char* const says[] = {HCCC_SAYS};
   const hccc_library* one = HCCC_DESCRIBE();
-  const char* const said[] = {one->name, one->compiler, one->target, one->collective};
+  const char* const said[] = {one->name, one->compiler, one->target, one->collective, one->own_ops};
   hccc_put_fact(one == hccc_this_library() && one->size == sizeof *one && one->abi == HCCC_ABI);
-  for (int k = 0; k < 4; ++k) hccc_put_fact(said[k] && !strcmp(said[k], says[k]));
+  for (int k = 0; k < 5; ++k) hccc_put_fact(said[k] && !strcmp(said[k], says[k]));
   hccc_put_fact(one->n_ranks), hccc_put_fact(one->root), hccc_put_fact(one->reduces);
   hccc_put_fact(one->touches_peers);
   hccc_put_long_fact(one->digest);
