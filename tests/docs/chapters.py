@@ -103,12 +103,15 @@ def without_installing(command: str) -> str:
     return " && ".join(part for part in parts if not part.startswith(INSTALLS))
 
 
+UNQUOTED = r"(?=(?:[^']*'[^']*')*[^']*$)"  # what follows closes all quotes that it opens
+
+
 def hccc_commands(block: Block) -> Iterator[str]:
     """Yields each call of `hccc` in a console block, without its redirections."""
     for command in commands(block):
         text = re.sub(r"\\\n", " ", command.text)
-        for part in re.split(r"&&|\||;|\n|\bdo\b", text):
-            words = re.sub(r"\s[#>].*|\d?>.*|&\s*$", "", part).strip()
+        for part in re.split(rf"(?:&&|\||;|\n|\bdo\b){UNQUOTED}", text):
+            words = re.sub(rf"(\s[#>]|\d?>){UNQUOTED}.*|&\s*$", "", part).strip()
             if re.match(r"(\.venv/bin/)?hccc\s", words):
                 yield words
 
