@@ -318,6 +318,12 @@ TABLE = (
         "E474",
         "A host that ranks are to run on is none, cannot be reached, or has another hccc or none.",
     ),
+    Code(
+        "E475",
+        "A rank of what `hccc launch` runs ended with an error.",
+        "What the rank printed says why.",
+    ),
+    Code("E476", "A command cannot be started on a host: no such file, command or directory."),
     Code("E480", "The ranks of a job did not meet, or lost each other."),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),

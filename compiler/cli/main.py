@@ -20,6 +20,7 @@ from hccc.cli.config import config
 from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, open_streams
 from hccc.cli.explain import explain
 from hccc.cli.fuzz import fuzz
+from hccc.cli.launch import launch
 from hccc.cli.options import HELP
 from hccc.cli.profile import profile
 from hccc.cli.run import run
@@ -46,6 +47,7 @@ for _command in (
     compile_command,
     check,
     run,
+    launch,
     fuzz,
     profile,
     sim,

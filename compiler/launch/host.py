@@ -1,4 +1,5 @@
-"""host: the program that a remote shell starts on a host: builds the kernels and starts the ranks.
+"""host: the program that a remote shell starts on a host: builds the kernels and starts the ranks,
+or starts a command for each rank.
 
 `python -P -m hccc.launch.host` has no arguments: it reads everything from its standard input. Its
 first message states its version of hccc. Kernels are kept in `$XDG_CACHE_HOME/hccc/kernels`
@@ -20,6 +21,7 @@ from hccc.base.diagnostics import UserError, fail
 from hccc.base.version import __version__
 from hccc.emit.kept import kept
 from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, serve
+from hccc.launch.rank_commands import Processes, command_of, root_here
 from hccc.launch.workers import Job, Workers
 from hccc.runtime.communicator.kernels import built
 
@@ -31,21 +33,51 @@ def main() -> None:
     with serve() as (channel, next_message):
         channel.send({"version": __version__, "protocol": PROTOCOL})
         workers: Workers | None = None
+        processes: Processes | None = None
         while (message := next_message())["word"] != "end":
-            if message["word"] == "job":
-                workers = _started(message, channel)
-            elif workers:
-                workers.send(message["to"], message["message"])
+            match message["word"]:
+                case "job":
+                    workers = _started(message, channel)
+                case "root":
+                    _answer(channel, 0, {"root": root_here(message["host"])})
+                case "command":
+                    processes = _run(message, channel)
+                case "signal" if processes:
+                    processes.signal(message["number"])
+                case "tell" if workers:
+                    workers.send(message["to"], message["message"])
+                case _:
+                    pass
         if workers:
             workers.end(orderly=True)
+
+
+def _answer(channel: Channel, worker: int, answer: Message) -> None:
+    with suppress(OSError):  # the launching process has gone: the input ends, too
+        channel.send({"from": worker, "message": answer})
+
+
+def _run(message: Message, channel: Channel) -> Processes | None:
+    """Starts a command's processes. None: there are none, and the reason has been sent."""
+    ranks = range(*message["ranks"])
+    try:
+        return Processes(
+            command_of(message["command"]),
+            ranks,
+            lambda rank, answer: _answer(channel, rank - ranks.start, answer),
+            piped=True,
+        )
+    except UserError as error:
+        for k in range(len(ranks)):
+            _answer(channel, k, {"error": fields_of(error)})
+        return None
 
 
 def _started(message: Message, channel: Channel) -> Workers | None:
     """Starts the ranks' processes. None: there are none, and the reason has been sent."""
 
     def on_message(worker: int, answer: Message) -> None:
-        with suppress(OSError):  # the launching process has gone: the input ends, too
-            channel.send({"from": worker, "message": answer})
+        _answer(channel, worker, answer)
 
     os.environ.update(message["environment"])
     job, groups = message["job"], message["groups"]

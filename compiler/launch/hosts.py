@@ -36,8 +36,8 @@ class Host:
 Slots = tuple[str, int | None]  # a host, and how many ranks it takes; None: it does not say
 
 
-def hosts_of(text: str, n_ranks: int) -> list[Host]:
-    """Returns the hosts of so many ranks, in order.
+def hosts_of(text: str, n_ranks: int | None = None) -> list[Host]:
+    """Returns the hosts of so many ranks, in order; None: of as many as there are slots.
 
     Each host takes as many ranks as it has slots (1 if it gives none), the last ones fewer or none;
     if no host gives slots, all take equally many.
@@ -48,6 +48,8 @@ def hosts_of(text: str, n_ranks: int) -> list[Host]:
     hosts = list(_of_file(Path(text)) if _is_file(text) else _of_list(text))
     if not hosts:
         raise fail("E474", f"--hosts {text}: names no host", help=_HELP)
+    if n_ranks is None:
+        n_ranks = sum(slots or 1 for _, slots in hosts)
     return list(_filled(hosts, n_ranks))
 
 

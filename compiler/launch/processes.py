@@ -20,7 +20,7 @@ from hccc.base.diagnostics import Note, Problem, UserError, fail
 from hccc.ir.collective import Collective
 from hccc.launch.hosts import Host
 from hccc.launch.messages import Message
-from hccc.launch.remote import Remote, Shell, pack
+from hccc.launch.remote import Remote, Shell, pack, start_of
 from hccc.launch.workers import Died, HostProcesses, Job, Workers, answer_of, died
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.measure.patterns import Pattern
@@ -84,7 +84,7 @@ class RankProcesses:
             self._start(
                 host.ranks,
                 lambda groups, on_message, host=host: Remote(
-                    host, shell, self._job, groups, kernels, on_message
+                    host, shell, groups, start_of(self._job, groups, kernels), on_message
                 ),
             )
         self._join(hosts[0].name if len(hosts) > 1 else None)

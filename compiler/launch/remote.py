@@ -91,23 +91,16 @@ class Remote:
         self,
         host: Host,
         shell: Shell,
-        job: Job,
         groups: Sequence[range],
-        kernels: Message,
+        first: Message,
         on_message: OnMessage,
     ) -> None:
-        """Starts the remote shell. kernels: `sources` made by `pack`, and the `dtypes` and `ops` to
-        build."""
+        """Starts the remote shell. groups: the ranks of each process; first: the first message that
+        `hccc.launch.host` gets."""
         self._host, self._on_message, self._groups = host, on_message, groups
         self._python, self._shell = shell.python, shell.command[0]
         self._ending = self._welcome = False
-        self._job: Message = {
-            "word": "job",
-            "job": asdict(job),
-            "groups": [list(ranks) for ranks in groups],
-            "environment": variables(),
-            **kernels,
-        }
+        self._first = first
         command = shell.line(host.login)
         try:
             self._child = Child(command, self._receive, keeps_errors=True)
@@ -121,7 +114,11 @@ class Remote:
 
     def send(self, worker: int, message: Message) -> None:
         """Sends a message to one of the processes."""
-        self._child.send({"word": "tell", "to": worker, "message": message})
+        self.tell({"word": "tell", "to": worker, "message": message})
+
+    def tell(self, message: Message) -> None:
+        """Sends a message to `hccc.launch.host` itself."""
+        self._child.send(message)
 
     def name_of(self, worker: int) -> str:
         """Returns the name of one of the processes, for errors."""
@@ -169,8 +166,8 @@ class Remote:
         self._welcome = True
         self._late.cancel()
         if hello.get("protocol") == PROTOCOL and hello.get("version") == __version__:
-            self._child.send(self._job)
-            self._job = {}
+            self._child.send(self._first)
+            self._first = {}
             return
         there = f"hccc {hello.get('version')} (protocol {hello.get('protocol')})"
         message = f"{self._where} has {there}, this is {__version__} (protocol {PROTOCOL})"
@@ -192,6 +189,18 @@ class Remote:
     def _notes(self) -> tuple[Note, ...]:
         printed = self._child.printed()
         return (Note(f"it printed: {printed}"),) if printed else ()
+
+
+def start_of(job: Job, groups: Sequence[range], kernels: Message) -> Message:
+    """Returns the message that has a host build kernels and start ranks. kernels: `sources` made by
+    `pack`, and the `dtypes` and `ops` to build."""
+    return {
+        "word": "job",
+        "job": asdict(job),
+        "groups": [list(ranks) for ranks in groups],
+        "environment": variables(),
+        **kernels,
+    }
 
 
 def pack(place: Path) -> str:

@@ -6,14 +6,11 @@ input does, even in the middle of a message.
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ import psutil  # type: ignore[import-untyped]
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.uneven import BlockTable
+from hccc.launch.addresses import address_of
 from hccc.launch.messages import Message, fields_of, serve
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
 from hccc.runtime.measure import perf
@@ -32,7 +30,6 @@ from hccc.runtime.measure.perf import RankMemory
 from hccc.runtime.recording import recording
 
 _MEET_S = 120  # in which ranks meet
-_NO_LINE = ("lo", "docker", "virbr", "br-")  # interfaces that do not lead to other hosts
 
 
 class _Rank:
@@ -188,40 +185,6 @@ WORDS: dict[str, Callable[..., Any]] = {
     name: getattr(Worker, name)
     for name in ("start", "meet", "join", "load", "bind", "fill", "run", "record", "wrong", "end")
 }
-
-
-def address_of(host: str) -> str | None:
-    """Returns an address of this machine by which other hosts reach it; None: only loopback.
-
-    In this order: that of the name `host`, the address that ssh came in by, that of the first
-    interface.
-    """
-    return next(filter(_is_here, _addresses(host)), None)
-
-
-def _addresses(host: str) -> Iterator[str]:
-    with suppress(OSError, UnicodeError):
-        for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-            yield str(info[4][0])
-    yield from os.environ.get("SSH_CONNECTION", "").split()[2:3]
-    state = psutil.net_if_stats()
-    for family in (socket.AF_INET, socket.AF_INET6):
-        for name, addresses in psutil.net_if_addrs().items():
-            if name.startswith(_NO_LINE) or name not in state or not state[name].isup:
-                continue
-            yield from (a.address for a in addresses if a.family == family)
-
-
-def _is_here(address: str) -> bool:
-    """Tells whether the address is this machine's, and no loopback address."""
-    with suppress(OSError, ValueError):
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-        family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
-        if not (parsed.is_loopback or parsed.is_link_local):
-            with socket.socket(family, socket.SOCK_STREAM) as bound:
-                bound.bind((address, 0))
-                return True
-    return False
 
 
 def main() -> None:

@@ -76,8 +76,8 @@ class CommunicatorRank:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Joins the communicator of a launcher's job: torchrun, mpirun, srun, or HCCC_RANK and
-        HCCC_NRANKS."""
+        """Joins the communicator of a launcher's job: `hccc launch`, torchrun, mpirun, srun, or
+        HCCC_RANK and HCCC_NRANKS."""
         return cls._made("CommInitEnvironment")
 
     @classmethod

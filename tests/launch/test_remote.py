@@ -26,62 +26,19 @@ import pytest
 
 import benchmarks.namespaces as namespaces
 from hccc.api import functions as api
-from hccc.base.building.places import user_directory
 from hccc.base.diagnostics import UserError
 from hccc.driver.options import Options
+from hccc.launch.addresses import address_of
 from hccc.launch.host import unpack
 from hccc.launch.remote import pack, variables
-from hccc.launch.worker import address_of
-from hccc.runtime.communicator import runtime_library
 from hccc.runtime.transport.ucx_transport import available
 from tests.cli.commandline import COMMAND, Hccc, environment, hccc
 from tests.emit import plans
 from tests.marks import slow
 
 __all__ = ["hccc"]
+pytestmark = pytest.mark.usefixtures("remote_shell")
 SHORT = ["-b", "4K", "-e", "4K", "-n", "2", "-w", "1"]
-SHELL = """#!/bin/sh
-host=$1; shift
-case $host in
-down) echo "ssh: connect to host down port 22: No route to host" >&2; exit 255;;
-bare) shift; exec /no/python "$@";;
-old) shift; echo Welcome; exec "$0.old";;
-garbage) printf '\\nhccc speaks\\n[]\\n'; exec sleep 60;;
-chatty) echo "Welcome to chatty"; HCCC_HOST_ID=$host exec "$@";;
-node*) HCCC_HOST_ID=$host exec "$@";;
-hccc-*) exec ip netns exec "$host" "$@";;
-*) exec "$@";;
-esac
-"""
-OLD = """#!/bin/sh
-printf '\\nhccc speaks\\n{"version":"0.0.1","protocol":1}\\n'
-exec cat >/dev/null
-"""
-
-
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("shell") / "rsh"
-    for path, text in ((place, SHELL), (place.with_name("rsh.old"), OLD)):
-        path.write_text(text)
-        path.chmod(0o755)
-    return place
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes a cache with the runtime, which all tests share, and without kernels."""
-    place = tmp_path_factory.mktemp("cache")
-    runtime_library.build()
-    shutil.copytree(user_directory("built"), place / "hccc" / "built")
-    return place
-
-
-@pytest.fixture(autouse=True)
-def variables_of_runs(shell: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HCCC_RSH", str(shell))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
 
 
 @pytest.fixture(scope="module")
