@@ -1,4 +1,5 @@
-// split.cpp: hcccCommSplit, which makes communicators of some of a communicator's ranks.
+// split.cpp: hcccCommSplit, which makes communicators of some of a communicator's ranks, and what it
+// needs for that: hcccCommGatherBytes.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -67,6 +68,16 @@ HCCC_API hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccCom
       if (comm->of.device()) device = *comm->of.device();
       else device.number = comm->device;
       *made = hccc::split(comm->of, color, key, device, hccc::TimeLeft(settings.timeout_s));
+    });
+  });
+}
+
+HCCC_API hcccResult_t hcccCommGatherBytes(hcccComm_t comm, void *data, size_t bytes_each) {
+  return hccc::caught(comm, [&] {
+    hccc::check(comm);
+    hccc::check(data, "data");
+    hccc::in_turn(comm, [=](const hccc::Settings &settings) {
+      comm->of.allgather(data, bytes_each, settings.timeout_s);
     });
   });
 }

@@ -196,6 +196,10 @@ hcccResult_t hcccCommCuDevice(hcccComm_t comm, int *device);
 /* Returns the platform of its libraries: "cpu", "cuda" or "hip". */
 hcccResult_t hcccCommPlatform(hcccComm_t comm, const char **platform);
 
+/* Gathers bytes of all ranks, in host memory, by the connections through which they have met; all
+ * call it. data: bytes_each of every rank, by rank; this rank's are there. */
+hcccResult_t hcccCommGatherBytes(hcccComm_t comm, void *data, size_t bytes_each);
+
 /* Returns the error of a communicator that is lost, else hcccSuccess, without waiting. */
 hcccResult_t hcccCommGetAsyncError(hcccComm_t comm, hcccResult_t *error);
 
