@@ -21,6 +21,7 @@ from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, ope
 from hccc.cli.explain import explain
 from hccc.cli.fuzz import fuzz
 from hccc.cli.launch import launch
+from hccc.cli.nccl import nccl
 from hccc.cli.options import HELP
 from hccc.cli.profile import profile
 from hccc.cli.run import run
@@ -58,6 +59,7 @@ for _command in (
     builtin,
     synth,
     standard,
+    nccl,
     config,
 ):
     cli.add_command(_command)

@@ -33,6 +33,11 @@ _MAIN = (
 )
 
 
+def command() -> list[str]:
+    """Returns the words that run `hccc` of this package."""
+    return [sys.executable, "-c", _MAIN]
+
+
 class UniqueId(ctypes.Structure):
     """hcccUniqueId."""
 
@@ -122,6 +127,6 @@ def build() -> Path:
 def library() -> RuntimeLibrary:
     """Loads the runtime library of this process, once. Raises UserError E412 to E414."""
     made = RuntimeLibrary(build())
-    words = (ctypes.c_char_p * 4)(os.fsencode(sys.executable), b"-c", _MAIN.encode(), None)
-    made.call("SetCommand", words)
+    words = [os.fsencode(word) for word in command()]
+    made.call("SetCommand", (ctypes.c_char_p * 4)(*words, None))
     return made

@@ -1,0 +1,94 @@
+"""Programs of NCCL's that nobody here wrote, and one in C, run on host memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hccc.runtime.nccl.library import HERE, NAMES, folder
+from tests.cli.commandline import COMMAND
+
+pytestmark = pytest.mark.slow
+PLACE = Path(__file__).parent
+PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+
+
+def together(commands: Sequence[Sequence[object]], **variables: str) -> list[str]:
+    """Runs commands at the same time with the library preloaded, and returns what they print.
+    Raises AssertionError where one fails."""
+    environment = {**os.environ, "HCCC_TIMEOUT": "30", "LD_PRELOAD": str(folder() / NAMES[0])}
+    started = [
+        subprocess.Popen(
+            list(map(str, command)),
+            env={**environment, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command in commands
+    ]
+    try:
+        texts = [one.communicate(timeout=120)[0] for one in started]
+    finally:
+        for one in started:
+            one.kill()
+    assert not any(one.returncode for one in started), "\n".join(texts)
+    return texts
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiles the C program, linked with a library of NCCL's name."""
+    made = tmp_path_factory.mktemp("client") / "client"
+    words = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{HERE / 'include'}"]
+    command = [*words, str(PLACE / "client.c"), str(folder() / NAMES[0]), "-o", str(made)]
+    subprocess.run(command, check=True)
+    return made
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_processes(client: Path, tmp_path: Path, n: int) -> None:
+    printed = together([[client, tmp_path / "id", n, rank] for rank in range(n)])
+    assert all(text.splitlines()[-1] == "right" for text in printed)
+
+
+def test_ranks_of_one_thread(client: Path, tmp_path: Path) -> None:
+    assert together([[client, tmp_path / "id", 4, "all"]])[0].splitlines()[-1] == "right"
+
+
+def test_a_path_instead_of_a_preload(client: Path, tmp_path: Path) -> None:
+    """`hccc nccl --path` is what LD_LIBRARY_PATH needs."""
+    asked = subprocess.run([*COMMAND, "nccl", "--path"], capture_output=True, text=True, check=True)
+    path = asked.stdout.strip()
+    assert {one.name for one in Path(path).iterdir()} >= {*NAMES, "libhccc.so"}
+    command = [client, tmp_path / "id", 2, "all"]
+    (printed,) = together([command], LD_PRELOAD="", LD_LIBRARY_PATH=path)
+    assert printed.splitlines()[-1] == "right"
+
+
+@pytest.fixture(scope="session")
+def nccl4py(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Installs NVIDIA's bindings without what they need on a GPU."""
+    place = str(tmp_path_factory.mktemp("nccl4py"))
+    words = [*PIP, place, "nccl4py==0.6.0", "cuda-pathfinder"]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("nccl4py 0.6.0 cannot be installed here")
+    return place
+
+
+def test_nvidias_bindings(nccl4py: str, tmp_path: Path) -> None:
+    command = [sys.executable, PLACE / "bindings.py", tmp_path / "id", 2]
+    printed = together([[*command, rank] for rank in range(2)], PYTHONPATH=nccl4py)
+    assert all(text.splitlines()[-1] == "right" for text in printed)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("cupy"), reason="CuPy is not installed")
+def test_cupy() -> None:
+    (printed,) = together([[sys.executable, PLACE / "cupy_nccl.py"]])
+    assert printed.splitlines()[-1] == "right"

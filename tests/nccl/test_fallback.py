@@ -1,0 +1,67 @@
+"""Calls that hccc has no kernels for go to the library of HCCC_NCCL_FALLBACK, and are logged."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hccc.runtime.nccl.library import HERE, NAMES, folder
+from tests.nccl.ranks import run
+
+pytestmark = pytest.mark.slow
+VERSION = 21900.0  # vendor.c's
+RIGHT = [[3.0] * 4] * 2
+
+
+@pytest.fixture(scope="session")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compiles a library with NCCL's names."""
+    made = tmp_path_factory.mktemp("vendor") / "libvendor.so"
+    source = Path(__file__).parent / "vendor.c"
+    words = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{HERE / 'include'}", str(source)]
+    subprocess.run([*words, "-o", str(made)], check=True)
+    return str(made)
+
+
+def test_what_hccc_does_stays_hcccs(vendor: str) -> None:
+    found, log = run("sums", HCCC_NCCL_FALLBACK=vendor, HCCC_DEBUG="INFO")
+    assert found == {"found": RIGHT, "errors": []}
+    assert "Allreduce of float32, sum: by hccc" in log
+    assert f"the vendor's library: {vendor}, version 21900" in log
+
+
+def test_the_rest_is_the_vendors(vendor: str) -> None:
+    """The vendor's library calls its own functions by name, not those that were preloaded."""
+    variables = {"HCCC_NCCL_FALLBACK": vendor, "HCCC_STANDARD": "0", "HCCC_DEBUG": "INFO"}
+    found, log = run("ways", **variables)
+    assert found["broadcast"][:3] == [VERSION, 1, 101]  # after the group of the communicators
+    op, (first, second) = found["own"]
+    assert op >= 5 and first == [VERSION, 2, 77, 0] and second == [VERSION, 2, 77, 1]
+    assert found["gather"] == 5
+    refused, missing = found["errors"]
+    assert refused == [4, "the vendor's library: the vendor refuses: a text of the vendor"]
+    why = "no library of kernels does it, and the vendor's library has no such function"
+    assert missing == [5, f"Gather of float32: {why}"]
+    assert "Broadcast of float32: by the vendor's library, as no library of kernels does it" in log
+    assert "by the vendor's library, as the reduction was made there" in log
+
+
+def test_without_one_the_call_is_refused() -> None:
+    found, _ = run("ways", HCCC_STANDARD="0")
+    assert found["broadcast"] == [1] * 4 and found["own"][0] == 0
+    assert all(code == 5 for code, _ in found["errors"])
+    assert any("HCCC_NCCL_FALLBACK" in text for _, text in found["errors"])
+
+
+def test_what_cannot_serve_is_said(vendor: str) -> None:
+    for path, why in [
+        ("/nowhere/libnccl.so.2", "cannot open shared object file"),
+        ("libm.so.6", "libm.so.6 is no NCCL: it has no ncclGetVersion"),
+        (str(folder() / NAMES[0]), "is this library: name the vendor's own"),
+    ]:
+        found, _ = run("sums", HCCC_NCCL_FALLBACK=path)
+        (code, text), *_ = found["errors"]
+        assert found["found"] is None and code == 2, found
+        assert text.startswith("$HCCC_NCCL_FALLBACK: ") and why in text
