@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.predict.simulation import Simulation as Simulation
     from hccc.predict.simulation import Sizes as Sizes
     from hccc.proofs.proof import Proof as Proof
+    from hccc.runtime.communicator.premul import premul_sum as premul_sum
     from hccc.synth.synthesis import SizesSynthesis as SizesSynthesis
     from hccc.synth.synthesis import Synthesis as Synthesis
 
@@ -79,6 +80,7 @@ _NAMES = {
     "hccc.predict.explanation": ("Explanation",),
     "hccc.predict.simulation": ("Call", "Simulation", "Sizes"),
     "hccc.proofs.proof": ("Proof",),
+    "hccc.runtime.communicator.premul": ("premul_sum",),
     "hccc.synth.synthesis": ("SizesSynthesis", "Synthesis"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

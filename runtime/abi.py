@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 7  # HCCC_ABI
+ABI = 8  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):
@@ -93,6 +93,8 @@ class LocalRecord(ctypes.Structure):
         ("input", ctypes.c_void_p),
         ("output", ctypes.c_void_p),
         ("proxy_ring", ctypes.c_void_p),
+        ("scalar", ctypes.c_ulonglong),
+        ("scalar_at", ctypes.c_void_p),
     )
 
 

@@ -194,7 +194,8 @@ class CpuLauncher:
     ) -> tuple[int, float]:
         """Launches all hosts; returns their first bad status, and seconds."""
         rings = [self._proxy.ring(r) if self._proxy else None for r in range(self.shape.ranks)]
-        local = (LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive, rings))
+        scalars = request.scalars or [0] * self.shape.ranks
+        local = (LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive, rings, scalars))
         calls = []
         for (first, last), table in zip(self._hosts, self._tables[:-1], strict=True):
             comm = CommRecord.of(

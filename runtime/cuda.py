@@ -225,7 +225,7 @@ class CudaLauncher:
         check_aliases(self.collective, request, send, receive)
         kernel = self._kernel(unit, request.variant(self.collective))
         table = self._table(unit, request)
-        local = self._locals(send, receive)
+        local = self._locals(send, receive, request.scalars)
         seconds = self._run(unit, kernel, self._params(unit, table, local, request))
         self._check_fault(request)
         return seconds
@@ -301,9 +301,13 @@ class CudaLauncher:
     def _upload(self, table: ctypes.Array[Any]) -> Any:
         return self.device.cupy.asarray(np.frombuffer(bytes(table), np.uint8))
 
-    def _locals(self, send: Sequence[int], receive: Sequence[int]) -> Any:
+    def _locals(
+        self, send: Sequence[int], receive: Sequence[int], scalars: Sequence[int] = ()
+    ) -> Any:
         """Makes hccc_local[n_ranks] in device memory; it must live as long as the launch."""
-        return self._upload((LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive)))
+        n = self.shape.ranks
+        rows = map(LocalRecord, send, receive, [0] * n, scalars or [0] * n)
+        return self._upload((LocalRecord * n)(*rows))
 
     def _table(self, unit: KernelUnit, request: LaunchRequest) -> Any:
         """Returns the table of ranks in device memory, hccc_rank[n_ranks]; made anew with

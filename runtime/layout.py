@@ -21,7 +21,7 @@ from hccc.ir.plan import Plan
 
 ALIGNMENT = 16
 FLAG_STRIDE = 128
-PEER = 16  # bytes of hccc_peer
+PEER = 24  # bytes of hccc_peer
 LARGEST_MICRO_BATCH = 1 << 30
 MOST_BATCHES = (1 << 31) - 1  # micro-batches of a part: counters compare around 2^32
 MOST_BYTES = 1 << 62  # of anything

@@ -49,7 +49,8 @@ class LaunchRequest:
     """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
     micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU threads
     (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever), `trace`
-    whether its kernels can record, `blocks` of an uneven collective (None: all have `count`)."""
+    whether its kernels can record, `blocks` of an uneven collective (None: all have `count`),
+    `scalars` of premul_sum, the bits of each rank's."""
 
     count: int
     dtype: str
@@ -62,6 +63,7 @@ class LaunchRequest:
     join_timeout: float = 0.0
     trace: bool = False
     blocks: BlockTable | None = None
+    scalars: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         Variant(self.dtype, self.op)
@@ -138,6 +140,9 @@ def check_buffers(
     n = collective.n_ranks
     if len(inputs) != n or len(outputs) != n:
         raise fail("E422", f"{n} ranks: got {len(inputs)} inputs, {len(outputs)} outputs")
+    if request.op == "premul_sum" and len(request.scalars) != n:
+        message = f"premul_sum: {len(request.scalars)} scalars for {n} ranks"
+        raise fail("E421", message, help="give the bits of one for each rank")
     if request.blocks is not None:
         _check_table(request.blocks, collective, request)
     for rank in range(n):

@@ -153,6 +153,7 @@ REDUCTIONS: tuple[Reduction, ...] = (
     Reduction("bxor", 7, "the bits that an odd number of ranks has", "biu"),
     Reduction("land", 8, "1 if none is 0, else 0", "biu"),
     Reduction("lor", 9, "0 if all are 0, else 1", "biu"),
+    Reduction("premul_sum", 10, "the sum of each rank's values times the rank's scalar", "iuf"),
 )
 
 BY_NAME = {dtype.name: dtype for dtype in ALL}

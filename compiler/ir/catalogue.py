@@ -90,6 +90,11 @@ class Catalogue:
         return self.plans[0].collective
 
     @property
+    def narrowest(self) -> Plan:
+        """The plan with the fewest reductions, which are those that all plans have."""
+        return min(self.plans, key=lambda plan: len(plan.operations))
+
+    @property
     def n_ranks(self) -> int:
         """The number of ranks."""
         return self.collective.n_ranks

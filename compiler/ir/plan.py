@@ -133,10 +133,35 @@ class Plan:
         divides."""
         return self.collective.op is not OpType.CUSTOM
 
+    def multiplies(self) -> bool:
+        """Tells whether each value that enters is read by a kernel from a send buffer that nothing
+        writes, which is where premul_sum multiplies it.
+
+        In place the same primitives then read the same values: what they read has at least as many
+        contributions as out of place, and both add each once (`proofs/result`). O(size of Plan).
+        """
+        c = self.collective
+        if not c.reduces or not self.out_of_place or self.guard.any():
+            return False
+        carried = self.carried()
+        return not bool((self.dst.buffer == Buffer.INPUT).any() or (carried == Buffer.INPUT).any())
+
+    def carried(self) -> I4:
+        """Returns the buffer from which a proxy takes each network put: i4[puts]."""
+        put = self.network_puts()
+        source, target = (o.buffer.astype(np.int32) for o in (self.src, self.dst))
+        if not put.any():
+            return np.zeros(0, np.int32)
+        found = put_places(self.src, self.dst, self.rank_of(), source, target)
+        of_puts: I4 = found[self.dst.owner()[put]]
+        return of_puts
+
     @property
     def operations(self) -> tuple[str, ...]:
         """The reductions that its kernels can be built for: names, and texts of one's own."""
-        return (*(op for op in OPS if self.averages or op != "avg"), *self.reductions)
+        lacks = {"avg"} if not self.averages else set()
+        lacks |= {"premul_sum"} if not self.multiplies() else set()
+        return (*(op for op in OPS if op not in lacks), *self.reductions)
 
     def operation(self, op: str) -> str:
         """Returns the text of one's own reduction of this name; any other name as it is."""
@@ -226,12 +251,8 @@ class Plan:
         buffer."""
         rank = self.rank_of()
         user = [Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE]
-        put = self.network_puts()
-        if put.any():
-            source, target = (o.buffer.astype(np.int32) for o in (self.src, self.dst))
-            carried = put_places(self.src, self.dst, rank, source, target)
-            if np.isin(carried[self.dst.owner()[put]], user).any():
-                return True
+        if np.isin(self.carried(), user).any():
+            return True
         return any(
             bool((np.isin(o.buffer, user) & (o.rank != rank[o.owner()])).any())
             for o in (self.src, self.dst)

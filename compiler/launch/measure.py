@@ -16,7 +16,7 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import fail
-from hccc.base.dtypes import named
+from hccc.base.dtypes import OPS, named
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
 from hccc.driver.compiled import Compiled, LoadedDirectory
@@ -37,7 +37,7 @@ from hccc.runtime.cpu import CpuCatalogueLauncher, CpuLauncher
 from hccc.runtime.cuda import CudaCatalogueLauncher, CudaLauncher
 from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.network import RankNetwork, Wire, network_of
@@ -162,6 +162,7 @@ class RunOptions:
             self.workers,
             trace=self.trace is not None,
             blocks=table_of(c, count, self.skew or "") if c else None,
+            scalars=scalars(dtype, c.n_ranks) if c and op == "premul_sum" else (),
         )
 
 
@@ -183,7 +184,7 @@ def measure(
     options = _windowed(library, options)
     network = options.network_of(library)
     sizes = _bounded(library, schedule, options)
-    ops = _operations(plan, options)
+    ops = _operations(library.narrowest, options)
     variants = pairs(options.dtypes, ops)
     place = _kernels(compiled, _devices(options))
     with ExitStack() as stack:
@@ -250,11 +251,15 @@ def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
         message = f"{plan.name} cannot average: a custom collective does not say where sums end"
         raise fail("E453", message, help="-o sum")
     known = [named(op) for op in plan.operations]
-    for op in options.ops:
+    every = {*OPS} <= {*options.ops}  # "all" is all that it has
+    wanted = [op for op in options.ops if op in known or not every]
+    for op in wanted:
         if named(op) not in known:
             help = f"it has {', '.join(known)}"
+            if op == "premul_sum":  # `Plan.multiplies`
+                help = "--network-lowering slots: a network carries what nothing has multiplied"
             raise fail("E411", f"{plan.name} has no reduction `{op}`", help=help)
-    return tuple(map(plan.operation, options.ops))
+    return tuple(map(plan.operation, wanted))
 
 
 def _devices(options: RunOptions) -> list[str]:

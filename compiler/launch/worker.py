@@ -24,8 +24,9 @@ from hccc.ir.uneven import BlockTable
 from hccc.launch.addresses import address_of
 from hccc.launch.messages import Message, fields_of, serve
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
+from hccc.runtime.communicator.premul import premul_sum
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.patterns import Expected, Pattern
+from hccc.runtime.measure.patterns import Expected, Pattern, scalar_of
 from hccc.runtime.measure.perf import RankMemory
 from hccc.runtime.recording import recording
 
@@ -53,10 +54,11 @@ class _Rank:
         receive = base + m.receive_at * size if m.receives else None
         c = self.communicator
         c.set_cut(micro_batch, window)
+        op = p.op if p.op != "premul_sum" else premul_sum(scalar_of(p.dtype, self._rank)[0])
         if p.blocks is None:
-            self._launch = c.prepared(name, send, receive, p.count, p.dtype, p.op)
+            self._launch = c.prepared(name, send, receive, p.count, p.dtype, op)
         else:
-            self._launch = c.prepared_blocks(p.blocks, send, receive, p.dtype, p.op)
+            self._launch = c.prepared_blocks(p.blocks, send, receive, p.dtype, op)
 
     def fill(self, p: Pattern) -> None:
         assert self._memory

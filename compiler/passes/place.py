@@ -87,7 +87,9 @@ def _own_copies(p: Primitives, c: Collective) -> Primitives:
     )
     rank, chunk = rank[~done], chunk[~done]
     source, target = (Buffer.INPUT, c.input_slot(chunk)), (Buffer.OUTPUT, c.output_slot(chunk))
-    copies = _Copies(rank, chunk, source, target, Guard.OUT_OF_PLACE, first=False)
+    # A rank that is alone may have to multiply what it has (`Plan.multiplies`).
+    guard = Guard.ALWAYS if c.reduces else Guard.OUT_OF_PLACE
+    copies = _Copies(rank, chunk, source, target, guard, first=False)
     return _with_copies(p, copies, p.deps.owner(), p.deps.index)
 
 

@@ -14,7 +14,8 @@ from hccc.driver.options import Options
 from hccc.emit.kept import has_built, kept
 from hccc.emit.targets import TARGETS
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.collective import OpType
+from hccc.ir.choices import NetworkLowering
+from hccc.ir.collective import REDUCING, OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.passes.verify import verify
@@ -49,13 +50,23 @@ def programs(op: OpType, where: Topology, root: int = 0, *, uneven: bool = False
 
 
 def standard_library(
-    op: OpType, where: Topology, root: int = 0, *, uneven: bool = False
+    op: OpType,
+    where: Topology,
+    root: int = 0,
+    *,
+    uneven: bool = False,
+    reductions: Sequence[str] = (),
 ) -> Catalogue:
-    """Compiles and proves the library of a collective for ranks of one host, or of several."""
+    """Compiles and proves the library of a collective for ranks of one host, or of several; through
+    slots where the fastest plan lacks one of the reductions."""
     tell("Making programs")
     weighed = programs(op, where, root, uneven=uneven)
-    name = _name(op, uneven)
-    return compile_library(weighed, Options(sizes=SIZES), where, name=name).catalogue
+    name, options = _name(op, uneven), Options(sizes=SIZES)
+    made = compile_library(weighed, options, where, name=name).catalogue
+    if op in REDUCING and not {*reductions} <= {*made.narrowest.operations}:
+        slots = replace(options, network_lowering=NetworkLowering.SLOTS)
+        made = compile_library(weighed, slots, where, name=name).catalogue
+    return made
 
 
 def _name(op: OpType, uneven: bool) -> str:
@@ -80,14 +91,24 @@ def build_standard(
     """
     if not compiler_tag() and not has_built(f"{_name(op, uneven)}_cpu"):
         find_compiler()  # says so before seconds of work
-    return built(kernels(op, cluster_of(hosts), root, uneven=uneven), dtypes, reductions)
+    where = cluster_of(hosts)
+    place = kernels(op, where, root, uneven=uneven, reductions=reductions)
+    return built(place, dtypes, reductions)
 
 
-def kernels(op: OpType, where: Topology, root: int = 0, *, uneven: bool = False) -> Path:
+def kernels(
+    op: OpType,
+    where: Topology,
+    root: int = 0,
+    *,
+    uneven: bool = False,
+    reductions: Sequence[str] = (),
+) -> Path:
     """Emits a collective's kernels for the CPU into the user's cache, and returns their directory.
 
     Raises:
         UserError: E413 there is no place for them.
     """
     cpu = next(target for target in TARGETS if target.name == "cpu")
-    return kept(outputs.kernels(standard_library(op, where, root, uneven=uneven), [cpu]))
+    made = standard_library(op, where, root, uneven=uneven, reductions=reductions)
+    return kept(outputs.kernels(made, [cpu]))

@@ -30,7 +30,7 @@ Data = NDArray[Any]
 Place = tuple[int, int]  # (rank, chunk)
 Transfer = tuple[int, int, int, int, bool]  # src, dst, step, chunk, is rrc
 
-REDUCE_OPS = OPS
+REDUCE_OPS = tuple(op for op in OPS if op != "premul_sum")  # which takes scalars, too
 COMBINE: dict[str, Callable[[Data, Data], Data]] = {
     "sum": np.add,
     "avg": np.add,

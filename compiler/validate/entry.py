@@ -99,7 +99,7 @@ def _recorded(
             own = catalogue.plans[0].reductions
             vocabulary.check(name, files[name], catalogue.name, target, own)
             (place / name).write_bytes(files[name])
-        built = " ".join(f"ENTRY({d}, {o})" for d, o in entries(catalogue.plans[0])[:-1])
+        built = " ".join(f"ENTRY({d}, {o})" for d, o in entries(catalogue.narrowest)[:-1])
         (place / f"{catalogue.name}_built.h").write_text(f"#define HCCC_BUILT(ENTRY) {built}\n")
         (place / unit.UNIT).write_text("\n".join(_lines(catalogue, target)) + "\n")
         execute.compile_unit(processes.run, find_compiler(), place, dispatch)
@@ -115,7 +115,7 @@ def _recorded(
 
 def _lines(catalogue: Catalogue, target: Target) -> Iterator[str]:
     """Yields the lines of the translation unit."""
-    name, built = catalogue.name, entries(catalogue.plans[0])[:-1]
+    name, built = catalogue.name, entries(catalogue.narrowest)[:-1]
     header, dispatch = files_of(name, target)
     yield '#include "hccc/recorder.h"'  # before anything of the text
     yield f"#define HCCC_IS_GPU {int(bool(target.stream))}"
@@ -134,7 +134,7 @@ def _lines(catalogue: Catalogue, target: Target) -> Iterator[str]:
     yield f"#define HCCC_SAYS {library_facts.strings(catalogue, target)}"
     called = (f"{{{name}_{target.name}_{d}_{o}, {DTYPES[d].itemsize}}}" for d, o in built)
     yield f"#define HCCC_CALLED {', '.join(called)}"
-    asked = (f"{{{unit.string(d)}, {unit.string(o)}}}" for d, o in queries(catalogue.plans[0]))
+    asked = (f"{{{unit.string(d)}, {unit.string(o)}}}" for d, o in queries(catalogue.narrowest))
     yield f"#define HCCC_QUERIES {', '.join(asked)}"
     yield '#include "hccc/record_entry.h"'
 
@@ -146,14 +146,14 @@ def _expected(catalogue: Catalogue) -> dict[str, I4]:
         "shape": shapes(catalogue.plans),
         "user_blocks": user_blocks(first),
         "calls": _calls(catalogue),
-        "names": names(first, serves=False in catalogue.modes, alone=False),
+        "names": names(catalogue.narrowest, serves=False in catalogue.modes, alone=False),
         "library": library_facts.rows(catalogue),
     }
 
 
 def _calls(catalogue: Catalogue) -> I4:
     """Lists calls around every border with their expected outcome: i4[calls, _WIDTH]."""
-    picks, built = picks_of(catalogue), entries(catalogue.plans[0])[:-1]
+    picks, built = picks_of(catalogue), entries(catalogue.narrowest)[:-1]
     widths = {DTYPES[dtype].itemsize: k for k, (dtype, _) in reversed(list(enumerate(built)))}
     blocks = catalogue.collective.most_blocks()
     rows: list[list[int]] = []
@@ -277,7 +277,7 @@ def _wrong_call(said: list[int], planned: list[int], catalogue: Catalogue) -> st
         _fields(CALL, planned),
         *(_fields(FOUND, r[_GIVEN:]) for r in (said, planned)),
     )
-    dtype, op = entries(catalogue.plans[0])[given.pop("entry")]
+    dtype, op = entries(catalogue.narrowest)[given.pop("entry")]
     call = ", ".join(f"{name} {value}" for name, value in given.items())
     name = next((name for name in FOUND if says[name] != wants[name]), FOUND[0])
     difference = f"{name}: the text says {says[name]}, the catalogue {wants[name]}"

@@ -158,6 +158,25 @@ HCCC_API hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int r
   });
 }
 
+HCCC_API hcccResult_t hcccRedOpCreatePreMulSum(hcccRedOp_t *op, void *scalar, hcccDataType_t type,
+                                               hcccScalarResidence_t residence, hcccComm_t comm) {
+  return caught(comm, [&] {
+    check(comm);
+    check(op, "op");
+    check(scalar, "scalar");
+    if (residence != hcccScalarDevice && residence != hcccScalarHostImmediate)
+      throw Error(hcccInvalidArgument, hccc::text_of("residence %d is none", static_cast<int>(residence)));
+    *op = static_cast<hcccRedOp_t>(comm->multipliers.make(scalar, type, residence == hcccScalarHostImmediate));
+  });
+}
+
+HCCC_API hcccResult_t hcccRedOpDestroy(hcccRedOp_t op, hcccComm_t comm) {
+  return caught(comm, [&] {
+    check(comm);
+    comm->multipliers.end(op);
+  });
+}
+
 HCCC_API hcccResult_t hcccRedOpNamed(hcccRedOp_t *op, const char *name) {
   return caught(nullptr, [&] {
     check(op, "op");

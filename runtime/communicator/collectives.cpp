@@ -28,6 +28,7 @@ void make(const Wanted &wanted, hcccComm_t comm) {
 
 void begin(Wanted wanted, hcccComm_t comm, void *stream) {
   wanted.stream = stream;
+  comm->multipliers.resolve(wanted);
   if (stream && !comm->of.on_gpu()) put(wanted, comm, stream);
   else make(wanted, comm);
 }

@@ -13,6 +13,7 @@
 #include "forks.h"
 #include "group.h"
 #include "log.h"
+#include "multipliers.h"
 
 #define HCCC_API extern "C" __attribute__((visibility("default")))
 
@@ -58,6 +59,7 @@ struct hcccComm {
   hccc::Communicator of;
   const std::shared_ptr<hccc::Calls> calls;
   const std::shared_ptr<hccc::LastError> last_error = std::make_shared<hccc::LastError>();
+  hccc::Multipliers multipliers;
   const hccc::Process process;  // a child of fork() has no part in it
   const int device;
 };

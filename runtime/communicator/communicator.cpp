@@ -447,7 +447,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   if (gpu_) on.emplace(host_->device_memory()->device());
   if (!libraries_.find(wanted) && makes(wanted)) provide(wanted, settings.timeout_s);
   const Prepared prepared = prepare(wanted, settings);
-  timeout_ = settings.timeout_s, turn_ = prepared.turn;
+  timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const hccc_library &library = prepared.library->description();
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
@@ -564,7 +564,7 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   const hccc_library &of = library.description();
   if (network_) network_->wake();
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
-                            network_ ? network_->proxy_ring() : nullptr};
+                            network_ ? network_->proxy_ring() : nullptr, scalar_.bits, scalar_.at};
   hccc_call call = call_of(count, staged.used.in_place, micro_batch_bytes_);
   // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself.
   call.timeout_s = call.join_timeout_s = gpu_ ? timeout_ : 0;

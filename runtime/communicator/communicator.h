@@ -161,6 +161,7 @@ class Communicator {
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call
+  Scalar scalar_;
   std::vector<hccc_rank> turned_;
   int workers_ = 1;
   bool oversubscribed_ = false;

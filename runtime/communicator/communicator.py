@@ -24,11 +24,11 @@ from hccc.runtime.communicator.buffers import (
     block_length,
     buffer_on,
     number_of_type,
-    reduction_of,
 )
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import group
 from hccc.runtime.communicator.messages import ANY, Received
+from hccc.runtime.communicator.premul import PremulSum, word_of
 from hccc.runtime.communicator.rank import Can, unique_id
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.communicator.uneven import UnevenCollectives
@@ -72,7 +72,7 @@ class Communicator(UnevenCollectives):
         return allocate(shape, dtype) if self.platform == "cpu" else device_array(shape, dtype)
 
     def all_reduce(
-        self, send: Any, receive: Any = None, op: str = "sum", stream: _Stream = None
+        self, send: Any, receive: Any = None, op: str | PremulSum = "sum", stream: _Stream = None
     ) -> None:
         """Reduces all `send` into every rank; in place without `receive`."""
         self._one("AllReduce", send, receive, (1, 1), stream, op)
@@ -82,7 +82,7 @@ class Communicator(UnevenCollectives):
         self._one("AllGather", send, receive, (1, self.n_ranks), stream)
 
     def reduce_scatter(
-        self, send: Any, receive: Any, op: str = "sum", stream: _Stream = None
+        self, send: Any, receive: Any, op: str | PremulSum = "sum", stream: _Stream = None
     ) -> None:
         """Reduces block r of all `send` into rank r."""
         self._one("ReduceScatter", send, receive, (self.n_ranks, 1), stream, op)
@@ -96,7 +96,12 @@ class Communicator(UnevenCollectives):
         self._one("Broadcast", buffer, None, (1, 1), stream, root=root)
 
     def reduce(
-        self, send: Any, receive: Any, root: int, op: str = "sum", stream: _Stream = None
+        self,
+        send: Any,
+        receive: Any,
+        root: int,
+        op: str | PremulSum = "sum",
+        stream: _Stream = None,
     ) -> None:
         """Reduces all `send` into the root. receive: None at other ranks."""
         self._one("Reduce", send, receive, (1, 1), stream, op, root=root, alone=True)
@@ -135,7 +140,7 @@ class Communicator(UnevenCollectives):
         send: Any,
         receive: Any,
         count: int,
-        op: str = "sum",
+        op: str | PremulSum = "sum",
         stream: _Stream = None,
     ) -> None:
         """Runs the library of a name, with blocks of `count` elements."""
@@ -146,16 +151,23 @@ class Communicator(UnevenCollectives):
             else buffer_on(self.platform, name, "receive", receive, writable=True)
         )
         type_ = number_of_type(name, s, r)
-        words = (name.encode(), s and s.pointer, r and r.pointer, count, type_, reduction_of(op))
+        words = (name.encode(), s and s.pointer, r and r.pointer, count, type_, word_of(op))
         self._launch("Run", words, s, r, stream)
 
     def prepared(
-        self, name: str, send: int | None, receive: int | None, count: int, dtype: str, op: str
+        self,
+        name: str,
+        send: int | None,
+        receive: int | None,
+        count: int,
+        dtype: str,
+        op: str | PremulSum,
     ) -> Callable[[], None]:
         """Returns a function that runs a library of a name over addresses, to be called many times;
         None: no buffer."""
         handle, function = self.handle, library().function("Run")
-        words = (name.encode(), send, receive, count, TYPES.index(dtype), reduction_of(op))
+        number = self._prepared_op(op, dtype)
+        words = (name.encode(), send, receive, count, TYPES.index(dtype), number)
 
         def launch() -> None:
             check(function(*words, handle, None))
@@ -169,7 +181,7 @@ class Communicator(UnevenCollectives):
         receive: Any,
         blocks: tuple[int, int],
         stream: _Stream,
-        op: str | None = None,
+        op: str | PremulSum | None = None,
         *,
         root: int | None = None,
         alone: bool = False,
@@ -187,7 +199,7 @@ class Communicator(UnevenCollectives):
         elif in_place:
             r = s
         type_ = number_of_type(name, s, r)
-        words = [] if op is None else [reduction_of(op)]
+        words = [] if op is None else [word_of(op)]
         if root is not None:
             words.append(root)
         self._launch(

@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hccc.base.diagnostics import fail
-from hccc.base.dtypes import STAND_IN
+from hccc.base.dtypes import STAND_IN, named
 from hccc.base.files.plain import is_plain
 from hccc.base.files.reading import read_text_in
 from hccc.base.limits import PLAN_BYTES
 from hccc.emit.kept import is_kept, kept_kernels
 from hccc.emit.targets import TARGETS
 from hccc.ir import catalogue_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import PLAN_FILE
 from hccc.runtime.build import Variant, build_several, pairs
 from hccc.runtime.communicator.gpu_kernels import build_for_gpu
 
 NAMES = {"cpu": "the CPU", "cuda": "CUDA", "hip": "HIP"}
+
+
+def _operation(library: Catalogue, op: str) -> str:
+    """Returns the reduction of a name, or of a text of one's own. Raises UserError E411."""
+    able = library.narrowest
+    if (found := able.operation(op)) not in able.operations:
+        help = f"it has {', '.join(map(named, able.operations))}"
+        raise fail("E411", f"{library.name} has no reduction `{named(op)}`", help=help)
+    return found
 
 
 def built(
@@ -56,7 +66,7 @@ def built(
     sources = [place / f"{plan.name}{target.suffix}" for plan in library.plans]
     moves = (Variant(STAND_IN[dtype], trace=trace) for dtype in dtypes)
     reduces = library.plans[0].reduces
-    known = [library.plans[0].operation(op) for op in ops] if reduces else []
+    known = [_operation(library, op) for op in ops] if reduces else []
     reductions = (Variant(dtype, op, trace) for dtype, op in pairs(dtypes, known))
     wanted = list(dict.fromkeys(reductions if reduces else moves))
     if platform == "cpu":

@@ -33,7 +33,7 @@ struct Reduction {
 };
 constexpr Reduction OPS[] = {{"sum", "biufc"}, {"prod", "biufc"}, {"max", "biuf"}, {"min", "biuf"},
                              {"avg", "iufc"},  {"band", "biu"},   {"bor", "biu"},  {"bxor", "biu"},
-                             {"land", "biu"},  {"lor", "biu"}};
+                             {"land", "biu"},  {"lor", "biu"},  {"premul_sum", "iuf"}};
 static_assert(sizeof TYPES / sizeof *TYPES == hcccNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == hcccNumOps, "all reductions have names");
 

@@ -15,6 +15,12 @@
 
 namespace hccc {
 
+// The scalar of premul_sum at this rank: its bits, or where it is.
+struct Scalar {
+  unsigned long long bits = 0;
+  const void *at = nullptr;
+};
+
 // A call as its caller makes it. Blocks have `count` elements.
 struct Wanted {
   const char *collective = nullptr;  // as hccc.h has it, or
@@ -23,6 +29,7 @@ struct Wanted {
   void *receive = nullptr;
   size_t count = 0;
   int type = 0, op = 0, root = -1;
+  Scalar scalar = {};
   void *stream = nullptr;  // on a GPU, where null is the default stream
   std::shared_ptr<const OwnBlocks> blocks;  // of an uneven collective; null: all have `count` elements
 };

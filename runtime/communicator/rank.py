@@ -16,6 +16,7 @@ from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
 from hccc.runtime.communicator.kernels import built
+from hccc.runtime.communicator.premul import PremulSum, end
 from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 from hccc.runtime.device.device_layer import library as device_layer
@@ -218,6 +219,8 @@ class CommunicatorRank:
         stream: Stream | int | None,
     ) -> None:
         """Makes a call of a function of the runtime library. s, r: its buffers."""
+        if PremulSum in map(type, words):
+            return self._launch_premul(name, words, s, r, stream)
         queue = None if stream is None else handle_of(stream)
         result = library().function(name)(*words, self.handle, queue)
         if result:
@@ -225,6 +228,33 @@ class CommunicatorRank:
         later = queue is not None or self.platform != "cpu"
         if later or in_group():
             self._kept.keep([one.owner for one in (s, r) if one is not None], later)
+
+    def _launch_premul(
+        self,
+        name: str,
+        words: tuple[Any, ...],
+        s: ArrayBuffer | None,
+        r: ArrayBuffer | None,
+        stream: Stream | int | None,
+    ) -> None:
+        """Does as `_launch`, with a reduction that is made for the call."""
+        op = next(word for word in words if isinstance(word, PremulSum))
+        one = r if s is None else s
+        assert one is not None
+        made, scalar = op.made(self.handle, self.platform, one.dtype)
+        try:
+            numbers = tuple(made if word is op else word for word in words)
+            self._launch(name, numbers, one._replace(owner=(one.owner, scalar)), r, stream)
+        finally:
+            end(made, self.handle)
+
+    def _prepared_op(self, op: str | PremulSum, dtype: str) -> int:
+        """Returns the number of a reduction for calls of a dtype until the communicator ends."""
+        if isinstance(op, str):
+            return reduction_of(op)
+        made, scalar = op.made(self.handle, self.platform, dtype)
+        self._registered[made].append(scalar)  # numbers of reductions are no handles of arrays
+        return made
 
     def _progress(self) -> tuple[int, int]:
         made, done = ctypes.c_ulonglong(), ctypes.c_ulonglong()

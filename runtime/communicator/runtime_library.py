@@ -53,6 +53,8 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "CommInitEnvironment": (_P,),
     "CommLoad": (_P, ctypes.c_char_p),
     "RedOpNamed": (_P, ctypes.c_char_p),
+    "RedOpCreatePreMulSum": (_P, _P, _INT, _INT, _P),
+    "RedOpDestroy": (_INT, _P),
     "CommCan": (_P, ctypes.c_char_p, _INT, _INT, _INT, _P),
     "SetCommand": (_P,),
     "CommInitAll": (_P, _INT, _P),

@@ -15,9 +15,9 @@ from hccc.runtime.communicator.buffers import (
     buffer_on,
     number_of_dtype,
     number_of_type,
-    reduction_of,
 )
 from hccc.runtime.communicator.errors import check
+from hccc.runtime.communicator.premul import PremulSum, word_of
 from hccc.runtime.communicator.rank import CommunicatorRank
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.device.arrays import ArrayBuffer
@@ -62,7 +62,7 @@ class UnevenCollectives(CommunicatorRank):
         send: Any,
         receive: Any,
         lengths: Sequence[int],
-        op: str = "sum",
+        op: str | PremulSum = "sum",
         places: Sequence[int] | None = None,
         stream: _Stream = None,
     ) -> None:
@@ -72,7 +72,7 @@ class UnevenCollectives(CommunicatorRank):
         row = _row(name, "send", s, self.n_ranks, lengths, places)
         _row(name, "receive", r, 1, [lengths[self.rank]], None)
         words = (_address(s), *row, _address(r))
-        self._uneven(name, words, s, r, stream, reduction_of(op))
+        self._uneven(name, words, s, r, stream, word_of(op))
 
     def gather_v(
         self,
@@ -122,7 +122,12 @@ class UnevenCollectives(CommunicatorRank):
         self._uneven(name, (_address(s), *out, _address(r), *back), s, r, stream)
 
     def prepared_blocks(
-        self, table: BlockTable, send: int | None, receive: int | None, dtype: str, op: str
+        self,
+        table: BlockTable,
+        send: int | None,
+        receive: int | None,
+        dtype: str,
+        op: str | PremulSum,
     ) -> Callable[[], None]:
         """Returns a function that makes the call of a table over addresses, to be called many
         times; None: no buffer."""
@@ -133,7 +138,7 @@ class UnevenCollectives(CommunicatorRank):
         if c.op is OpType.ALLTOALL:
             words = (*s, *r, type_)
         elif c.op is OpType.REDUCESCATTER:
-            words = (*s, r[0], type_, reduction_of(op))
+            words = (*s, r[0], type_, self._prepared_op(op, dtype))
         elif c.op is OpType.SCATTER:
             words = (*s, r[0], int(table.lengths[self.rank]), type_, *root)
         else:
@@ -178,7 +183,7 @@ class UnevenCollectives(CommunicatorRank):
         s: ArrayBuffer | None,
         r: ArrayBuffer | None,
         stream: _Stream,
-        *more: int,
+        *more: int | PremulSum,
     ) -> None:
         self._launch(name, (*words, number_of_type(name, s, r), *more), s, r, stream)
 

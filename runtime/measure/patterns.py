@@ -123,6 +123,30 @@ def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
     return value
 
 
+def _to_be_doubled(p: Pattern, elements: U8, rank: int) -> Array:
+    """Makes pieces (i8) of a sum that is exact with each of them doubled."""
+    n = min(p.collective.n_ranks, _MOST_AT_ONCE, _EXACT[p.dtype] // 4)
+    value = _up_to(_of_rank(elements, rank), _EXACT[p.dtype] // (2 * n))
+    if n < p.collective.n_ranks:
+        value *= _gives(p, elements, rank, n)
+    return value
+
+
+_SCALARS = (2, -1, 1, -2)  # of ranks 0, 1, ..., and again
+
+
+def scalar_of(dtype: str, rank: int) -> Array:
+    """Returns the scalar of a rank in premul_sum, as an array of one element."""
+    whole = np.array([_SCALARS[rank % len(_SCALARS)]], np.int64)
+    return whole.astype(DTYPES[dtype])
+
+
+def scalars(dtype: str, n_ranks: int) -> tuple[int, ...]:
+    """Returns the bits of the scalars of all ranks."""
+    each = (scalar_of(dtype, rank).tobytes() for rank in range(n_ranks))
+    return tuple(int.from_bytes(one, "little") for one in each)
+
+
 def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
     """Makes pieces of an exact product (f8)."""
     most = min(_MOST_FACTORS, _EXPONENT[p.dtype], p.collective.n_ranks)
@@ -268,6 +292,7 @@ def _own_pieces(n_ranks: int, dtype: str, op: str) -> int | None:
 _PIECES: dict[tuple[str, str], Callable[[Pattern, U8, int], Array]] = {
     ("i", "sum"): _any_integers,
     ("i", "avg"): _any_integers,
+    ("i", "premul_sum"): _any_integers,
     ("i", "prod"): _odd_numbers,
     ("i", "min"): _any_numbers,
     ("i", "max"): _any_numbers,
@@ -278,6 +303,7 @@ _PIECES: dict[tuple[str, str], Callable[[Pattern, U8, int], Array]] = {
     ("i", "land"): _few_zero,
     ("f", "sum"): _whole_numbers,
     ("f", "avg"): _whole_numbers,
+    ("f", "premul_sum"): _to_be_doubled,
     ("f", "prod"): _powers_of_two,
     ("f", "min"): _any_numbers,
     ("f", "max"): _any_numbers,
@@ -334,6 +360,7 @@ def _fractions(p: Pattern, elements: U8, rank: int) -> Array:
 _FOLD: dict[str, np.ufunc] = {
     "sum": np.add,
     "avg": np.add,
+    "premul_sum": np.add,
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
@@ -357,11 +384,20 @@ def reduced(p: Pattern, start: int, stop: int) -> Array:
     make, fold = _pieces(p), _FOLD[p.op]
     for a, b in _blocks(start, stop):
         elements = _of_elements(p, a, b)
-        total = make(p, elements, 0)
+        total = _entering(p, make(p, elements, 0), 0)
         for rank in range(1, p.collective.n_ranks):
-            total = fold(total, make(p, elements, rank))
+            total = fold(total, _entering(p, make(p, elements, rank), rank))
         out[a - start : b - start] = _averaged(p, total) if p.op == "avg" else _stored(p, total)
     return out
+
+
+def _entering(p: Pattern, pieces: Array, rank: int) -> Array:
+    """Returns what a rank's pieces are as they enter a reduction: multiplied in premul_sum."""
+    if p.op != "premul_sum":
+        return pieces
+    by = int(scalar_of(p.dtype, rank)[0])
+    by = by % (1 << 64) if pieces.dtype.kind == "u" else by
+    return np.asarray(pieces * np.array([by], pieces.dtype))
 
 
 def _own_reduced(p: Pattern, start: int, stop: int) -> Array:

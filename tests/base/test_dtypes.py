@@ -45,7 +45,7 @@ def test_numbers_are_those_of_the_c_interface() -> None:
     numbers = {m[1].lower(): int(m[2]) for m in re.finditer(r"^  hccc(\w+) = (\d+)", header, re.M)}
     table = [
         *((d.name, d.number) for d in dtypes.ALL),
-        *((r.name, r.number) for r in dtypes.REDUCTIONS),
+        *((r.name.replace("_", ""), r.number) for r in dtypes.REDUCTIONS),
     ]
     assert [numbers[name] for name, _ in table] == [number for _, number in table]
     assert numbers["numtypes"] == len(dtypes.ALL)
@@ -94,6 +94,7 @@ def test_the_compiler_sees_what_the_table_says(dtype: dtypes.Dtype, tmp_path: Pa
     divides = "".join(
         f"typedef hccc_op_{r.name}<hccc_dtype> op_{r.name};\n"
         f"static_assert(op_{r.name}::divides == {str(r.divides).lower()});\n"
+        f"static_assert(op_{r.name}::multiplies == {str(r.name == 'premul_sum').lower()});\n"
         f"static_assert(op_{r.name}::takes(hccc_dtype::kind) == "
         f"{str(dtypes.reduces(dtype.name, r.name)).lower()});\n"
         for r in dtypes.REDUCTIONS

@@ -106,6 +106,34 @@ def test_a_reduction_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
     assert code == 2 and "error[E416]: --op has no effect" in stderr
 
 
+def between_nodes(place: Path) -> Path:
+    """Writes a ring of two nodes of two ranks."""
+    path = place / "ring.rccl"
+    text = RING.read_text()
+    for what, n in (("nRanks", 4), ("GPUPerNode", 2), ("NICPerNode", 2)):
+        text = re.sub(rf"\b{what}=\d+", f"{what}={n}", text)
+    path.write_text(text)
+    return path
+
+
+def test_what_a_network_carries_is_not_multiplied(hccc: Hccc, tmp_path: Path) -> None:
+    put = ["--network-lowering", "put", "--tune=off", *SHORT]
+    code, _, stderr = hccc("run", between_nodes(tmp_path), "-o", "premul_sum", *put)
+    assert code == 1 and "error[E411]" in stderr and "has no reduction `premul_sum`" in stderr
+    assert "--network-lowering slots" in stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["--network-lowering", "slots"], ["--procs", "2"]])
+def test_sums_of_multiples(hccc: Hccc, tmp_path: Path, more: list[str]) -> None:
+    path = between_nodes(tmp_path) if "slots" in more else RING
+    types = ["-d", "int8,uint64,half,bfloat16,float32,float8e5m2", "-b", "999", "-e", "8991"]
+    argv = ["-o", "premul_sum", *types, "-f", "9", *more, "--tune=off", *SHORT]
+    code, stdout, _ = hccc("run", path, *argv)
+    rows = [line for line in stdout.splitlines() if not line.startswith("#")]
+    assert code == 0 and len(rows) == 12 and all("premul_sum" in row for row in rows)
+
+
 @pytest.mark.slow
 def test_reductions_that_round_are_not_checked(hccc: Hccc) -> None:
     argv = ["run", RING, "--tune=off", "-o", "par: a * b / (a + b)", "-e", "1K", *SHORT]

@@ -304,6 +304,8 @@ def test_bad_arguments_are_refused(ring: CpuLauncher) -> None:
     with pytest.raises(UserError) as error:
         ring.launch(inputs, outputs, LaunchRequest(10, "float32", in_place=True))
     assert error.value.problem.code == "E423"
+    with pytest.raises(UserError, match="premul_sum: 2 scalars for 4 ranks"):
+        ring.launch(inputs, outputs, LaunchRequest(10, "float32", "premul_sum", scalars=(1, 2)))
     for wrong in (
         partial(LaunchRequest, -1, "float32"),
         partial(LaunchRequest, 1, "float32", timeout=-1.0),

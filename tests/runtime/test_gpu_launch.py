@@ -82,6 +82,8 @@ def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
 class GpuRanks:
     """Memory of all ranks, and the library."""
 
+    op = "sum"
+
     def __init__(self, library: ctypes.CDLL, plan: Plan = PLAN) -> None:
         self.name, shape = plan.name, shape_of(plan)
         self.library, self.fault, self.window = library, FaultRecord(), all_memory()
@@ -106,7 +108,7 @@ class GpuRanks:
         call = CallRecord.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
         for name, value in fields.items():
             setattr(comm if hasattr(comm, name) and name != "size" else call, name, value)
-        entry = self.library[f"{self.name}_cuda_int32_sum"]
+        entry = self.library[f"{self.name}_cuda_int32_{self.op}"]
         return int(entry(ctypes.byref(comm), ctypes.byref(call), ctypes.c_void_p(STREAM)))
 
     def right(self, ranks: Sequence[int] = range(4)) -> bool:
@@ -363,3 +365,24 @@ def test_blocks_with_lengths_of_their_own(tmp_path: Path) -> None:
         assert world.launch(count=count, in_place=in_place, blocks=words.ctypes.data) == OK
         for rank in range(4):
             assert np.array_equal(world.outputs[rank], want[rank]), (rank, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plan", [PLAN, plans.compiled(plans.mesh_allreduce(4))], ids=["in registers", "shared"]
+)
+def test_scalars_of_a_sum(plan: Plan, tmp_path: Path) -> None:
+    """Of each rank in the call or in memory, next to the kernel or read from a neighbour."""
+    world = GpuRanks(built(plan, tmp_path, "-UHCCC_OP", "-DHCCC_OP=premul_sum"), plan)
+    world.op, held = "premul_sum", np.array([-3, 5], np.int32)
+    for r, bits in ((0, 7), (2, 2**32 - 2)):  # the latter is -2
+        world.local[r].scalar = bits
+    for r, at in ((1, 0), (3, 4)):
+        world.local[r].scalar, world.local[r].scalar_at = 99, held.ctypes.data + at
+    want = np.arange(COUNT) * (1 * 7 - 2 * 3 - 3 * 2 + 4 * 5)
+    assert world.launch() == OK
+    assert all(np.array_equal(one, want) for one in world.outputs)
+    for local, one in zip(world.local, world.inputs, strict=True):
+        local.output = one.ctypes.data
+    assert world.launch(in_place=1) == OK
+    assert all(np.array_equal(one, want) for one in world.inputs)

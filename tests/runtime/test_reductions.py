@@ -32,23 +32,26 @@ SHAPE = ("SUB", "CHANNELS", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SE
 NEW = ("int16", "uint16", "bool", "complex64", "complex128")
 OF_A_PAIR = """
 template <int K>
-static void run(hccc_T* const* at, unsigned n) {
+static void run(hccc_T* const* at, unsigned n, const unsigned long long* scales) {
   hccc_pointers<K, 1> pointers;
   for (int i = 0; i < K + 1; ++i) pointers.set(i, at[i]);
+  if constexpr (hccc_op::multiplies)
+    for (int k = 0; k < K; ++k)
+      pointers.set_scale(k, hccc_dtype::up(hccc_of_bits<hccc_T>(scales[k])));
   pointers.offset = 0;
   hccc_reduce_copy<HCCC_REDUCE | HCCC_FINAL>(pointers, n);
 }
 """
 OF_A_NUMBER = """
-extern "C" void NAME_SOURCES(void* const* at, unsigned n) {
-  run<SOURCES>(reinterpret_cast<hccc_T* const*>(at), n);
+extern "C" void NAME_SOURCES(void* const* at, unsigned n, const unsigned long long* scales) {
+  run<SOURCES>(reinterpret_cast<hccc_T* const*>(at), n, scales);
 }
 """
 
 
 def sources(op: str) -> tuple[int, ...]:
-    """Returns numbers of sources: as few as one has a primitive that divides."""
-    return (1, 2, 7) if op == "avg" else (2, 7)
+    """Returns numbers of sources: as few as one has a primitive that divides or multiplies."""
+    return (1, 2, 7) if op in ("avg", "premul_sum") else (2, 7)
 
 
 OWN = (
@@ -94,6 +97,11 @@ def body(
     return ctypes.CDLL(str(gpu_text.compiled(target, place, *options, "-Ihccc", "body.cpp")))
 
 
+def scalars(dtype: str) -> Values:
+    """Returns what premul_sum multiplies each of up to seven sources by."""
+    return np.array([3, 0.3, 1, 77, 1.7, 2, 5]).astype(DTYPES[dtype])
+
+
 def drawn(rng: np.random.Generator, dtype: str, count: int) -> Values:
     """Draws values of any bits: NaNs and infinities, bools of any byte; of floats every third is a
     zero, of either sign."""
@@ -119,7 +127,7 @@ def combined(op: str, a: Values, b: Values) -> Values:
     if is_own(op):
         return evaluate(own(op).expression, a, b)
     match op:
-        case "sum" | "avg":
+        case "sum" | "avg" | "premul_sum":
             return np.asarray(a + b)
         case "prod":
             return product(a, b)
@@ -150,6 +158,9 @@ def reduced(values: Sequence[Values], dtype: str, op: str, accumulate: int = 32)
     wide = DTYPES[accumulated(dtype, accumulate or 32)]
     rounds = not accumulate and wide != DTYPES[dtype]
     given = [v.view(np.uint8) != 0 if dtype == "bool" else v.astype(wide) for v in values]
+    if op == "premul_sum":
+        given = [v * by for v, by in zip(given, scalars(dtype).astype(wide), strict=False)]
+        given = [stored(v, DTYPES[dtype]).astype(wide) if rounds else v for v in given]
     total = given[0]
     for value in given[1:]:
         total = combined(op, total, value)
@@ -243,7 +254,9 @@ def compare(library: ctypes.CDLL, pairs: Sequence[tuple[str, str]], accumulate: 
             for one, value in zip(places, values, strict=False):
                 one.view(np.uint8)[:] = value.view(np.uint8)
             addresses = (ctypes.c_void_p * (k + 1))(*[one.ctypes.data for one in places])
-            library[f"{dtype}_{named(op)}_{k}"](addresses, ctypes.c_uint(n))
+            bits = [int.from_bytes(one.tobytes()[:8], "little") for one in scalars(dtype)]
+            scales = (ctypes.c_ulonglong * len(bits))(*bits)
+            library[f"{dtype}_{named(op)}_{k}"](addresses, ctypes.c_uint(n), scales)
             with np.errstate(all="ignore"):
                 want = reduced(values, dtype, op, accumulate)
             assert same(places[k], want), (dtype, op, k, n, shift)

@@ -147,9 +147,9 @@ def library(catalogue: Catalogue, targets: Sequence[Target]) -> LibraryView:
     """Returns the view of one directory."""
     digest, first = library_digest(catalogue), catalogue.plans[0]
     if catalogue.alone:
-        return _library(first, digest, targets)
+        return _library(first, digest, targets, first)
     c, plans = catalogue.collective, tuple(_plan(plan) for plan in catalogue.plans)
-    common = _library(replace(first, name=catalogue.name), digest, targets)
+    common = _library(replace(first, name=catalogue.name), digest, targets, catalogue.narrowest)
     blocks = c.most_blocks()
     ranges = tuple(
         RangeView(
@@ -187,11 +187,11 @@ def _plan(plan: Plan) -> PlanView:
     return PlanView(checked_name(plan), safe_comment(plan.source), shape)
 
 
-def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
+def _library(plan: Plan, digest: int, targets: Sequence[Target], narrowest: Plan) -> LibraryView:
     c, name = plan.collective, checked_name(plan)
     reducing, domain = plan.reduces, plan.memory_domain.tolist()
     names = {d: d if reducing else s for d, s in STAND_IN.items()}
-    texts = plan.operations if reducing else OPS[:1]
+    texts = narrowest.operations if reducing else OPS[:1]
     ops, own = tuple(map(named, texts)), tuple(map(named, plan.reductions))
     return LibraryView(
         name=name,

@@ -134,8 +134,9 @@ typedef enum {
   hcccBxor = 7,
   hcccLand = 8,
   hcccLor = 9,
-  hcccNumOps = 10,
-  hcccMaxRedOp = 0x7fffffff /* hcccRedOpNamed makes others */
+  hcccPreMulSum = 10, /* of hcccCommCan; calls take one of hcccRedOpCreatePreMulSum */
+  hcccNumOps = 11,
+  hcccMaxRedOp = 0x7fffffff /* hcccRedOpNamed and hcccRedOpCreatePreMulSum make others */
 } hcccRedOp_t;
 
 typedef struct hcccComm *hcccComm_t;
@@ -181,6 +182,15 @@ hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path);
 typedef enum { hcccCanNot = 0, hcccCanMake = 1, hcccCanLoad = 2, hcccCanNow = 3 } hcccCan_t;
 hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int root, hcccDataType_t type,
                          hcccRedOp_t op, hcccCan_t *answer);
+
+/* Makes a reduction that adds what each rank gives times its own scalar, of an integer or floating-point type; a rank
+ * may give another scalar than others. It belongs to the communicator, and to calls of this type. A scalar that is
+ * immediate is read now; one of the device's memory (on the CPU any memory) when a call runs. */
+typedef enum { hcccScalarDevice = 0, hcccScalarHostImmediate = 1 } hcccScalarResidence_t;
+hcccResult_t hcccRedOpCreatePreMulSum(hcccRedOp_t *op, void *scalar, hcccDataType_t type,
+                                      hcccScalarResidence_t residence, hcccComm_t comm);
+/* Ends it; calls that were made before keep it. */
+hcccResult_t hcccRedOpDestroy(hcccRedOp_t op, hcccComm_t comm);
 
 /* Returns the reduction of a name: one of those above, or one of a program's own (`hccc compile --op`) that a
  * library has which this process has loaded. The same at all ranks; nothing is to be freed. */

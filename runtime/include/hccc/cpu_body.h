@@ -12,9 +12,11 @@ struct hccc_pointers {
   static constexpr int K = k, D = d;
   static constexpr bool few = true;
   hccc_T* place[k + d];
+  hccc_value scale[hccc_op::multiplies ? k : 1];  // of each source
   long long offset;  // elements past the places
   HCCC_FN bool sets(int) { return true; }  // whether this thread sets pointer i
   HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
+  HCCC_METHOD void set_scale(int i, hccc_value by) { scale[i] = by; }
 };
 
 // Elements of user buffers: not always aligned, not always declared with this type.
@@ -53,26 +55,36 @@ HCCC_FN void hccc_copy_elements(hccc_T* to, const hccc_T* from, long n) {
                   reinterpret_cast<const unsigned char*>(from), n * long(sizeof(hccc_T)));
 }
 
-// Combines G sources into the tile in one pass; the first pass of all starts with `from[0]`.
+// Sources, and what each is multiplied by where the reduction does that.
+struct hccc_given {
+  hccc_T* const* from;
+  const hccc_value* scale;
+  HCCC_METHOD hccc_given past(int k) const { return {from + k, hccc_op::multiplies ? scale + k : scale}; }
+};
+
+// Combines G sources into the tile in one pass; the first pass of all starts with source 0.
 template <int G, bool first>
-HCCC_FN void hccc_combine_pass(hccc_value* __restrict tile, hccc_T* const* from, long at, long n) {
+HCCC_FN void hccc_combine_pass(hccc_value* __restrict tile, hccc_given given, long at, long n) {
   const hccc_unaligned* source[G];
-  for (int g = 0; g < G; ++g) source[g] = from[g] + at;
+  hccc_value by[G];
+  for (int g = 0; g < G; ++g) source[g] = given.from[g] + at;
+  for (int g = 0; hccc_op::multiplies && g < G; ++g) by[g] = given.scale[g];
   for (long i = 0; i < n; ++i) {
-    hccc_value sum = first ? hccc_dtype::up(source[0][i]) : tile[i];
-    for (int g = first; g < G; ++g) sum = hccc_op::apply(sum, hccc_dtype::up(source[g][i]));
+    hccc_value sum = first ? hccc_op::scaled(hccc_dtype::up(source[0][i]), by[0]) : tile[i];
+    for (int g = first; g < G; ++g)
+      sum = hccc_op::apply(sum, hccc_op::scaled(hccc_dtype::up(source[g][i]), by[g]));
     tile[i] = sum;
   }
 }
 
-HCCC_FN void hccc_combine_tile(hccc_value* tile, hccc_T* const* from, int k, long at, long n) {
+HCCC_FN void hccc_combine_tile(hccc_value* tile, hccc_given given, int k, long at, long n) {
   int done = k >= 4 ? 4 : k >= 2 ? 2 : 1;
-  if (done == 4) hccc_combine_pass<4, true>(tile, from, at, n);
-  if (done == 2) hccc_combine_pass<2, true>(tile, from, at, n);
-  if (done == 1) hccc_combine_pass<1, true>(tile, from, at, n);
-  for (; k - done >= 4; done += 4) hccc_combine_pass<4, false>(tile, from + done, at, n);
-  for (; k - done >= 2; done += 2) hccc_combine_pass<2, false>(tile, from + done, at, n);
-  for (; k - done >= 1; done += 1) hccc_combine_pass<1, false>(tile, from + done, at, n);
+  if (done == 4) hccc_combine_pass<4, true>(tile, given, at, n);
+  if (done == 2) hccc_combine_pass<2, true>(tile, given, at, n);
+  if (done == 1) hccc_combine_pass<1, true>(tile, given, at, n);
+  for (; k - done >= 4; done += 4) hccc_combine_pass<4, false>(tile, given.past(done), at, n);
+  for (; k - done >= 2; done += 2) hccc_combine_pass<2, false>(tile, given.past(done), at, n);
+  for (; k - done >= 1; done += 1) hccc_combine_pass<1, false>(tile, given.past(done), at, n);
 }
 
 template <int mode>
@@ -82,13 +94,12 @@ HCCC_FN void hccc_round_tile(hccc_T* __restrict to, const hccc_value* __restrict
 
 // Reduces k sources into d destinations; the result is rounded once.
 template <int mode>
-HCCC_NOINLINE void hccc_reduce_elements(hccc_T* const* from, int k, hccc_T* const* to, int d,
-                                        long n) {
+HCCC_NOINLINE void hccc_reduce_elements(hccc_given given, int k, hccc_T* const* to, int d, long n) {
   hccc_value tile[hccc_tile];
   hccc_T rounded[hccc_tile];
   for (long at = 0; at < n; at += hccc_tile) {
     const long length = n - at < hccc_tile ? n - at : hccc_tile;
-    hccc_combine_tile(tile, from, k, at, length);
+    hccc_combine_tile(tile, given, k, at, length);
     hccc_round_tile<mode>(rounded, tile, length);
     for (int i = 0; i < d; ++i) hccc_copy_elements(to[i] + at, rounded, length);
   }
@@ -108,7 +119,7 @@ HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
   hccc_T* at[K + D];
   for (int i = 0; i < K + D; ++i) at[i] = pointers.place[i] + pointers.offset;
   if constexpr (hccc_computes(mode))
-    hccc_reduce_elements<mode & HCCC_FINAL>(at, K, at + K, D, n);
+    hccc_reduce_elements<mode & HCCC_FINAL>({at, pointers.scale}, K, at + K, D, n);
   else if constexpr (D == 1)
     hccc_copy_elements(at[1], at[0], n);
   else

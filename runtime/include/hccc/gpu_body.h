@@ -19,6 +19,7 @@ constexpr int hccc_register_pointers = 3;
 #endif
 constexpr int hccc_shared_pointer_count = HCCC_OPERANDS;
 static HCCC_SHARED hccc_T* hccc_shared_pointers[hccc_shared_pointer_count];
+static HCCC_SHARED hccc_word hccc_shared_scales[hccc_op::multiplies ? hccc_shared_pointer_count : 1];
 
 // Pointers to K sources and then D destinations. Set before a barrier, read after it.
 template <int K, int D, bool few>
@@ -27,6 +28,9 @@ struct hccc_pointer_array {
   HCCC_FN bool sets(int) { return true; }
   HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
   HCCC_METHOD hccc_T* at(int i) const { return place[i]; }
+  hccc_value scale[hccc_op::multiplies ? K : 1];
+  HCCC_METHOD void set_scale(int i, hccc_value by) { scale[i] = by; }
+  HCCC_METHOD hccc_value scale_of(int i) const { return scale[i]; }
 };
 
 template <int K, int D>
@@ -35,6 +39,12 @@ struct hccc_pointer_array<K, D, false> {
   HCCC_FN bool sets(int i) { return hccc_thread() == i % hccc_threads; }
   HCCC_METHOD void set(int i, hccc_T* at) { hccc_shared_pointers[i] = at; }
   HCCC_METHOD hccc_T* at(int i) const { return hccc_shared_pointers[i]; }
+  HCCC_METHOD void set_scale(int i, hccc_value by) {
+    hccc_shared_scales[i] = __builtin_bit_cast(hccc_word, hccc_dtype::down(by));
+  }
+  HCCC_METHOD hccc_value scale_of(int i) const {
+    return hccc_dtype::up(__builtin_bit_cast(hccc_T, hccc_shared_scales[i]));
+  }
 };
 
 template <int k, int d>
@@ -56,11 +66,20 @@ struct hccc_values {
   hccc_value item[hccc_pack];
 };
 
-HCCC_FN hccc_values hccc_up(hccc_words w) {
+// Multiplies a value of source k where the reduction does that.
+template <class Pointers>
+HCCC_FN hccc_value hccc_scaled([[maybe_unused]] const Pointers& pointers, [[maybe_unused]] int k,
+                               hccc_value x) {
+  if constexpr (hccc_op::multiplies) return hccc_op::scaled(x, pointers.scale_of(k));
+  else return x;
+}
+
+template <class Pointers>
+HCCC_FN hccc_values hccc_up(const Pointers& pointers, int k, hccc_words w) {
   const hccc_elements e = __builtin_bit_cast(hccc_elements, w);
   hccc_values v;
   HCCC_UNROLL(hccc_pack)
-  for (int i = 0; i < hccc_pack; ++i) v.item[i] = hccc_dtype::up(e.item[i]);
+  for (int i = 0; i < hccc_pack; ++i) v.item[i] = hccc_scaled(pointers, k, hccc_dtype::up(e.item[i]));
   return v;
 }
 
@@ -72,8 +91,7 @@ HCCC_FN hccc_words hccc_down(const hccc_values& v) {
   return __builtin_bit_cast(hccc_words, e);
 }
 
-HCCC_FN void hccc_combine(hccc_values& sum, hccc_words w) {
-  const hccc_values v = hccc_up(w);
+HCCC_FN void hccc_combine(hccc_values& sum, const hccc_values& v) {
   HCCC_UNROLL(hccc_pack)
   for (int i = 0; i < hccc_pack; ++i) sum.item[i] = hccc_op::apply(sum.item[i], v.item[i]);
 }
@@ -114,7 +132,7 @@ HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Pointers& pointers,
   for (int g = 0; g < Pointers::group; ++g) {
     if (k + g >= Pointers::K) continue;
     HCCC_UNROLL(U)
-    for (int u = 0; u < U; ++u) hccc_combine(sum[u], got[g][u]);
+    for (int u = 0; u < U; ++u) hccc_combine(sum[u], hccc_up(pointers, k + g, got[g][u]));
   }
 }
 
@@ -125,7 +143,7 @@ HCCC_FN void hccc_reduce_packs(const Pointers& pointers, unsigned pack) {
   hccc_values sum[U];
   hccc_load(own, pointers, 0, pack);
   HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u) sum[u] = hccc_up(own[u]);
+  for (int u = 0; u < U; ++u) sum[u] = hccc_up(pointers, 0, own[u]);
   HCCC_UNROLL(1)
   for (int k = 1; k < Pointers::K; k += Pointers::group) hccc_combine_group(sum, pointers, k, pack);
   HCCC_UNROLL(U)
@@ -153,10 +171,10 @@ HCCC_FN hccc_value hccc_value_at(const hccc_T* at) {
 template <int mode, class Pointers>
 HCCC_FN hccc_word hccc_reduced_word(const Pointers& pointers, unsigned i) {
   static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
-  hccc_value sum = hccc_value_at(pointers.get(0) + i);
+  hccc_value sum = hccc_scaled(pointers, 0, hccc_value_at(pointers.get(0) + i));
   HCCC_UNROLL(Pointers::few ? Pointers::K : 1)
   for (int k = 1; k < Pointers::K; ++k)
-    sum = hccc_op::apply(sum, hccc_value_at(pointers.get(k) + i));
+    sum = hccc_op::apply(sum, hccc_scaled(pointers, k, hccc_value_at(pointers.get(k) + i)));
   return __builtin_bit_cast(hccc_word, hccc_dtype::down(hccc_finish<mode>(sum)));
 }
 

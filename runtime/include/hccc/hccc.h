@@ -65,12 +65,13 @@
  * large values and infinities are then stored as the largest finite value, as CUDA does by default.
  * A NaN is then stored as 0x7f, of 16-bit types as 0x7fff. Where data only moves, its bits stay.
  *
- * Reductions: sum prod min max avg band bor bxor land lor. avg is the sum divided by n, once, at its
- * end; for integers it truncates. band, bor and bxor combine bits, land and lor give 0 or 1: they are
- * for integers and bool. A bool is a byte, true where it is not 0, and 0 or 1 once it is reduced: sum
- * and max are lor, prod and min are land; it has no avg. Complex numbers are two floats, real and
- * imaginary part; they have sum, prod and avg. A program
- * may have reductions of its own, whose names are in `<name>.h`.
+ * Reductions: sum prod min max avg band bor bxor land lor premul_sum. avg is the sum divided by n,
+ * once, at its end; for integers it truncates. band, bor and bxor combine bits, land and lor give 0
+ * or 1: they are for integers and bool. A bool is a byte, true where it is not 0, and 0 or 1 once it
+ * is reduced: sum and max are lor, prod and min are land; it has no avg. Complex numbers are two
+ * floats, real and imaginary part; they have sum, prod and avg. premul_sum is the sum of what each
+ * rank gives times its own scalar (`scalar` of hccc_local): for integers, which wrap, and floats. A
+ * program may have reductions of its own, whose names are in `<name>.h`.
  *
  * In place (`in_place` of hccc_call), input and output of a rank are the same memory:
  *   input == output + r blocks    Allgather, Gather
@@ -97,7 +98,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 7 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 8 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -174,6 +175,8 @@ typedef struct hccc_local {
   void *input;  /* send buffer, aligned to the dtype (16 bytes is fastest) */
   void *output; /* receive buffer, likewise */
   const hccc_proxy_ring *proxy_ring; /* null where memory reaches every neighbour */
+  unsigned long long scalar; /* of premul_sum: the bits of a value of the dtype, in its lowest bytes; */
+  const void *scalar_at;     /* or where it is, in memory that the launch reads; null: in `scalar` */
 } hccc_local;
 
 /* One launch: HCCC_CALL_INIT, then `count`, `n_local`, `local` and other fields as needed. */

@@ -49,6 +49,13 @@ HCCC_FN long long hccc_buffer_length(const hccc_block& b, int blocks, [[maybe_un
   return elements * static_cast<long long>(sizeof(hccc_T));
 }
 
+// Returns the bits of the scalar of a rank launched here.
+HCCC_FN unsigned long long hccc_scalar_of(const hccc_local& local) {
+  constexpr int size = sizeof(hccc_T) < 8 ? sizeof(hccc_T) : 8;
+  if (!hccc_op::multiplies || !local.scalar_at) return local.scalar;
+  return *static_cast<const hccc_word_of<size>::word*>(local.scalar_at);
+}
+
 // Writes this rank's notice, where its buffers are, into its own memory; by one thread. False:
 // peers touch a buffer that lies in no window.
 HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
@@ -59,6 +66,7 @@ HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
   notice->input_window = hccc_find_window(own, local.input, input, &notice->input);
   notice->output_window = hccc_find_window(own, local.output, output, &notice->output);
   notice->signature = b.p->signature;
+  notice->scalar = hccc_scalar_of(local);
   const bool lost_input = local.input && input && notice->input_window < 0;
   const bool lost_output = local.output && output && notice->output_window < 0;
   if (!HCCC_TOUCHES_PEERS || (!lost_input && !lost_output)) return true;
@@ -90,6 +98,7 @@ HCCC_FN bool hccc_note_peer(const hccc_block& b, int peer) {
   hccc_peer& found = const_cast<hccc_peer&>(b.peers[peer]);
   found.input = hccc_resolve(rank, notice.input_window, notice.input);
   found.output = hccc_resolve(rank, notice.output_window, notice.output);
+  found.scalar = notice.scalar;
   if (notice.signature == b.p->signature || !notice.signature || !b.p->signature) return true;
   hccc_report(b, 0, 0, {HCCC_OTHER_CALL, peer, -1, 0});
   return false;
@@ -112,7 +121,7 @@ HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local) {
   bool ok = true;
   if (hccc_thread() == 0) {
     ok = hccc_write_notice(b, local);
-    const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output};
+    const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output, hccc_scalar_of(local)};
   }
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {

@@ -55,6 +55,7 @@ typedef struct hccc_notice {
   int input_window, output_window; /* -1: in none */
   long long input, output;         /* bytes past the windows' beginnings */
   unsigned long long signature;    /* of its call */
+  unsigned long long scalar;       /* of premul_sum, as in hccc_local */
 } hccc_notice;
 
 enum { HCCC_NOTICE_AT = 16 }; /* bytes past the ready counter */
@@ -62,6 +63,7 @@ enum { HCCC_NOTICE_AT = 16 }; /* bytes past the ready counter */
 /* A rank's buffers of this launch, as this rank reaches them: null over the network. */
 typedef struct hccc_peer {
   void *input, *output;
+  unsigned long long scalar; /* that its input is multiplied by in premul_sum */
 } hccc_peer;
 
 /* One launch's sizes, in elements of `size` bytes. */
@@ -152,7 +154,7 @@ HCCC_BOTH long long hccc_peers_at(hccc_shape s) {
 HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
   const long long blocks = hccc_times(2LL * s.blocks, s.channels);
   const long long counters = hccc_plus(hccc_ready_at(s) + 3LL * s.ranks + 1, blocks);
-  const long long peers = (long long)s.ranks * 16;
+  const long long peers = (long long)s.ranks * 24;
   return hccc_bytes_or_error(hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE),
                              hccc_round_up(peers, HCCC_FLAG_STRIDE)));
 }
@@ -204,7 +206,7 @@ HCCC_BOTH unsigned long long hccc_ticks(double seconds, double ticks_per_second)
 HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm *comm,
                                      const hccc_call *call, double ticks_per_second) {
   const hccc_sizes s = hccc_sizes_of(shape, call->count, size, call->micro_batch_bytes);
-  const hccc_local none = {0, 0, 0};
+  const hccc_local none = {0, 0, 0, 0, 0};
   hccc_params p;
   p.ranks = comm->ranks;
   p.local = call->n_local == 1 ? 0 : call->local;

@@ -183,6 +183,13 @@ HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsign
 }
 #endif
 
+// Returns what a source's elements are multiplied by: send buffers hold what nothing has
+// multiplied yet, all else what was read from one before.
+HCCC_FN hccc_value hccc_scale_of(const hccc_block& b, const hccc_operand& o) {
+  if (o.buffer != HCCC_INPUT) return hccc_value{1};
+  return hccc_dtype::up(hccc_of_bits<hccc_T>(b.peers[o.rank].scalar));
+}
+
 // Returns this channel's part of an operand's chunk.
 HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
   const hccc_peer& r = b.peers[o.rank];

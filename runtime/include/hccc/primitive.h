@@ -131,7 +131,10 @@ HCCC_FN void hccc_set_pointers(hccc_pointers<K, D>& pointers, const hccc_block& 
                                const hccc_primitive<mode, W, K, D, N>& p, unsigned m) {
   HCCC_UNROLL(K)
   for (int k = 0; k < K; ++k)
-    if (pointers.sets(k)) pointers.set(k, hccc_place(b, p.from.item[k], m));
+    if (pointers.sets(k)) {
+      pointers.set(k, hccc_place(b, p.from.item[k], m));
+      if constexpr (hccc_op::multiplies) pointers.set_scale(k, hccc_scale_of(b, p.from.item[k]));
+    }
   HCCC_UNROLL(D)
   for (int d = 0; d < D; ++d)
     if (pointers.sets(K + d)) pointers.set(K + d, hccc_place(b, p.to.item[d], m));

@@ -287,13 +287,15 @@ struct hccc_word_of<16> {
 typedef hccc_word_of<sizeof(hccc_T)>::word hccc_word;
 
 // A reduction of values of dtype D. takes: whether it is for dtypes of a kind; divides: whether the
-// primitive that makes the final value finishes it.
+// primitive that makes the final value finishes it; multiplies: whether what is read from a send
+// buffer is first multiplied by the scalar of its rank.
 template <class D>
 struct hccc_reduction {
   using V = typename D::value;
-  static constexpr bool divides = false;
+  static constexpr bool divides = false, multiplies = false;
   HCCC_FN constexpr bool takes(char) { return true; }
   HCCC_FN V finish(V x) { return x; }
+  HCCC_FN V scaled(V x, V) { return x; }
 };
 
 template <class D>
@@ -337,6 +339,18 @@ struct hccc_op_avg : hccc_op_sum<D> {
   static constexpr bool divides = true;
   HCCC_FN constexpr bool takes(char kind) { return kind != 'b'; }
   HCCC_FN V finish(V x) { return D::divide(x, HCCC_RANKS); }
+};
+
+// A sum of what ranks give times their scalars. A product is rounded by itself.
+template <class D>
+struct hccc_op_premul_sum : hccc_op_sum<D> {
+  using V = typename D::value;
+  static constexpr bool multiplies = true;
+  HCCC_FN constexpr bool takes(char kind) { return kind == 'i' || kind == 'u' || kind == 'f'; }
+  HCCC_FN V scaled(V x, V by) {
+    if constexpr (D::kind == 'f') return hccc_product(x, by);
+    else return D::mul(x, by);
+  }
 };
 
 template <class D>
@@ -425,6 +439,10 @@ struct hccc_rounded_op : Op {
   HCCC_FN hccc_value apply(hccc_value a, hccc_value b) {
     return hccc_dtype::up(hccc_dtype::down(Op::apply(a, b)));
   }
+  HCCC_FN hccc_value scaled(hccc_value x, hccc_value by) {
+    if constexpr (Op::multiplies) return hccc_dtype::up(hccc_dtype::down(Op::scaled(x, by)));
+    else return x;
+  }
 };
 
 // The reduction Op as it is for HCCC_ACCUMULATE.
@@ -452,7 +470,14 @@ constexpr int HCCC_FAR = 16;             // some of its queues, puts or posts go
 // Returns whether a primitive of this mode divides, and whether it computes at all.
 HCCC_FN constexpr bool hccc_divides(int mode) { return hccc_op::divides && (mode & HCCC_FINAL); }
 HCCC_FN constexpr bool hccc_computes(int mode) {
-  return (mode & HCCC_REDUCE) || hccc_divides(mode);
+  return (mode & HCCC_REDUCE) || hccc_divides(mode) || hccc_op::multiplies;
+}
+
+// Returns the element whose bits are the lowest of a word; of more than 8 bytes there is no scalar.
+template <class T>
+HCCC_FN T hccc_of_bits([[maybe_unused]] unsigned long long bits) {
+  if constexpr (sizeof(T) > 8) return T{};
+  else return __builtin_bit_cast(T, static_cast<typename hccc_word_of<sizeof(T)>::word>(bits));
 }
 
 // Finishes a value before it is stored.

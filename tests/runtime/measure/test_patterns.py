@@ -20,7 +20,7 @@ def _combine(op: str, a: Array, b: Array) -> Array:
     """Combines two arrays by one step of a reduction, rounded to the dtype."""
     with np.errstate(over="ignore"):
         match op:
-            case "sum" | "avg":
+            case "sum" | "avg" | "premul_sum":
                 return np.asarray(a + b, a.dtype)
             case "prod":
                 return np.asarray(a * b, a.dtype)
@@ -38,6 +38,15 @@ def _combine(op: str, a: Array, b: Array) -> Array:
                 return np.asarray(a | b)
             case _:
                 return np.asarray(a ^ b)
+
+
+def _entering(p: Pattern, rank: int) -> Array:
+    """Returns a rank's piece as it enters, of premul_sum times the rank's scalar."""
+    piece = patterns.inputs(p, rank)
+    if p.op != "premul_sum":
+        return piece
+    with np.errstate(over="ignore"):
+        return np.asarray(piece * patterns.scalar_of(p.dtype, rank), p.numpy)
 
 
 def _final(p: Pattern, total: Array) -> Array:
@@ -63,7 +72,7 @@ def test_reductions_are_exact_in_any_order(dtype: str, op: str, n: int) -> None:
     p = Pattern(Collective(OpType.ALLREDUCE, n, 1), dtype, op, COUNT, seed=n)
     total: Array | None = None
     for rank in np.random.default_rng(n).permutation(n):
-        piece = patterns.inputs(p, int(rank))
+        piece = _entering(p, int(rank))
         total = piece if total is None else _combine(op, total, piece)
     assert total is not None
     want = patterns.expected(p).at(0)
@@ -81,7 +90,7 @@ def test_a_piece_missing_twice_or_shifted_shows(n: int, dtype: str, op: str) -> 
     idle = op != "bxor" and (dtype == "bool" or op in ("band", "bor", "land", "lor"))
     count = 10 * COUNT if idle else COUNT  # a rank changes few elements
     p = Pattern(Collective(OpType.ALLREDUCE, n, 1), dtype, op, count)
-    pieces = [patterns.inputs(p, r) for r in range(n)]
+    pieces = [_entering(p, r) for r in range(n)]
 
     def total(parts: list[Array]) -> Array:
         done = parts[0]
@@ -95,6 +104,17 @@ def test_a_piece_missing_twice_or_shifted_shows(n: int, dtype: str, op: str) -> 
         others.append([*pieces, pieces[0]])  # elsewhere a value combined with itself is itself
     for other in others:
         assert patterns.wrong(total(other), want) > COUNT // 200  # int8's averages are coarse
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "float8e5m2"])
+def test_a_scalar_of_another_rank_shows(dtype: str) -> None:
+    p = Pattern(Collective(OpType.ALLREDUCE, 2, 1), dtype, "premul_sum", COUNT)
+    a, b = (patterns.inputs(p, r) for r in range(2))
+    of_a, of_b = (patterns.scalar_of(dtype, r) for r in range(2))
+    want = patterns.expected(p).at(0)
+    assert patterns.wrong(np.asarray(a * of_a + b * of_b, p.numpy), want) == 0
+    for wrong in (a * of_b + b * of_a, a + b, a * of_a + b):
+        assert patterns.wrong(np.asarray(wrong, p.numpy), want) > COUNT // 3
 
 
 def test_seeds_give_other_data() -> None:

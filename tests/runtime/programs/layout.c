@@ -33,7 +33,7 @@ int reset(void) {
 /* What hccc_check_call says of a call of `n_local` ranks. */
 int checked(const hccc_shape *s, int size, const hccc_call *given) {
   const hccc_rank rank = {0, 0, 0, 0, 0};
-  const hccc_local local = {0, 0, 0};
+  const hccc_local local = {0, 0, 0, 0, 0};
   hccc_fault fault = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   hccc_comm comm = HCCC_COMM_INIT;
   hccc_call call = *given;
@@ -48,7 +48,7 @@ int checked(const hccc_shape *s, int size, const hccc_call *given) {
  * its ranks' size; of the call 3 its size, 4 its ranks' size. */
 int checked_abi(const hccc_shape *s, int which) {
   const hccc_rank rank = {0, 0, 0, 0, 0};
-  const hccc_local local = {0, 0, 0};
+  const hccc_local local = {0, 0, 0, 0, 0};
   hccc_fault fault = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   hccc_comm comm = HCCC_COMM_INIT;
   hccc_call call = HCCC_CALL_INIT;

@@ -1,0 +1,35 @@
+"""What a plan says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
+from hccc.ir.plan import Plan
+from hccc.ir.program import Program
+from hccc.ir.transport import Transport
+from tests.emit import plans
+
+RING = plans.ring_allreduce(4)
+NODES = plans.ring_allreduce(4, gpus=2)
+
+
+def compiled(program: Program, **options: object) -> Plan:
+    return compile_program(program, Options(tune="off", **options)).plan  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plan", "wanted"),
+    [
+        (compiled(RING, transport=Transport.DIRECT), True),
+        (compiled(RING, transport=Transport.STAGED), True),
+        (compiled(NODES, network_lowering="slots"), True),
+        (compiled(NODES, network_lowering="put"), False),  # a proxy reads send buffers
+        (compiled(plans.alltoall(4)), False),  # adds nothing
+    ],
+    ids=["direct", "staged", "slots", "put", "alltoall"],
+)
+def test_which_plans_multiply_what_enters(plan: Plan, wanted: bool) -> None:
+    assert plan.multiplies() == wanted == ("premul_sum" in plan.operations)
+    assert {"sum", "avg"} <= {*plan.operations}
