@@ -20,29 +20,44 @@ struct Call {
 
   std::string text() const {
     std::string made = std::string(collective) + " of " + TYPES[type];
-    if (op >= 0) made += op < ncclNumOps ? std::string(", ") + OPS[op] : ", a reduction of one's own";
+    if (op >= 0) made += std::string(", ") + (op < ncclNumOps ? OPS[op] : "premul_sum");
     return made;
   }
 };
 
 hcccDataType_t type_of(const Call &call) { return static_cast<hcccDataType_t>(call.type); }
-hcccRedOp_t op_of(const Call &call) { return static_cast<hcccRedOp_t>(call.op < 0 ? 0 : call.op); }
 
 bool is_own(int op) { return op >= ncclNumOps; }
 
+// Returns what a number of ncclRedOpCreatePreMulSum's stands for. Throws Failed: nothing.
+Multiplied &multiplied(ncclComm_t comm, int op) {
+  const auto at = static_cast<size_t>(op - ncclNumOps);
+  if (!is_own(op) || at >= comm->ops.size() || comm->ops[at].ended)
+    throw Failed{ncclInvalidArgument, std::to_string(op) + " is no reduction of this communicator's"};
+  return comm->ops[at];
+}
+
+hcccRedOp_t op_of(const Call &call, ncclComm_t comm) {
+  if (is_own(call.op)) return multiplied(comm, call.op).own;
+  return static_cast<hcccRedOp_t>(call.op < 0 ? 0 : call.op);
+}
+
+void check_type(ncclDataType_t type) {
+  if (type < 0 || type >= ncclNumTypes)
+    throw Failed{ncclInvalidArgument, std::to_string(type) + " is no type of NCCL's"};
+}
+
 void check_call(const Call &call, ncclComm_t comm) {
   check(comm);
-  if (call.type < 0 || call.type >= ncclNumTypes)
-    throw Failed{ncclInvalidArgument, std::to_string(call.type) + " is no type of NCCL's"};
-  if (is_own(call.op) && static_cast<size_t>(call.op - ncclNumOps) >= comm->ops.size())
-    throw Failed{ncclInvalidArgument, std::to_string(call.op) + " is no reduction of this communicator's"};
+  check_type(call.type);
+  if (is_own(call.op)) multiplied(comm, call.op);
 }
 
 // Returns why a call is the vendor's; empty: it is hccc's.
 std::string why_vendor(const Call &call, ncclComm_t comm) {
-  if (is_own(call.op)) return "the reduction was made there";
   hcccCan_t can = hcccCanNot;
-  must(runtime().hcccCommCan(comm->of, call.collective, call.root, type_of(call), op_of(call), &can));
+  const hcccRedOp_t op = is_own(call.op) ? hcccPreMulSum : op_of(call, comm);
+  must(runtime().hcccCommCan(comm->of, call.collective, call.root, type_of(call), op, &can));
   return can == hcccCanNot ? "no library of kernels does it" : "";
 }
 
@@ -63,8 +78,9 @@ ncclResult_t made(const Call &call, ncclComm_t comm, Function function, const Ow
   });
 }
 
+// A call of the vendor's is made when its group ends: the reduction may have been ended since.
 ncclRedOp_t vendors_op(ncclComm_t comm, ncclRedOp_t op) {
-  return is_own(op) ? comm->ops[static_cast<size_t>(op - ncclNumOps)] : op;
+  return is_own(op) ? comm->ops[static_cast<size_t>(op - ncclNumOps)].vendors : op;
 }
 
 // A function of the vendor's library; null: there is no library, or it has none.
@@ -130,13 +146,13 @@ using hccc_nccl::runtime;
 #define COMMA ,
 
 COLLECTIVE(ncclAllReduce, (hccc_nccl::Call{"Allreduce", type, op}),
-           runtime().hcccAllReduce(OWN_BUFFERS, hccc_nccl::op_of(call), OWN_END),
+           runtime().hcccAllReduce(OWN_BUFFERS, hccc_nccl::op_of(call, comm), OWN_END),
            function(BUFFERS, hccc_nccl::vendors_op(comm, op), comm->vendor, stream), COMMA ncclRedOp_t op)
 COLLECTIVE(ncclReduceScatter, (hccc_nccl::Call{"Reducescatter", type, op}),
-           runtime().hcccReduceScatter(OWN_BUFFERS, hccc_nccl::op_of(call), OWN_END),
+           runtime().hcccReduceScatter(OWN_BUFFERS, hccc_nccl::op_of(call, comm), OWN_END),
            function(BUFFERS, hccc_nccl::vendors_op(comm, op), comm->vendor, stream), COMMA ncclRedOp_t op)
 COLLECTIVE(ncclReduce, (hccc_nccl::Call{"Reduce", type, op, root}),
-           runtime().hcccReduce(OWN_BUFFERS, hccc_nccl::op_of(call), root, OWN_END),
+           runtime().hcccReduce(OWN_BUFFERS, hccc_nccl::op_of(call, comm), root, OWN_END),
            function(BUFFERS, hccc_nccl::vendors_op(comm, op), root, comm->vendor, stream),
            COMMA ncclRedOp_t op COMMA int root)
 COLLECTIVE(ncclBroadcast, (hccc_nccl::Call{"Broadcast", type, -1, root}),
@@ -210,12 +226,12 @@ NCCL_FUNCTION(ncclRedOpCreatePreMulSum, (ncclRedOp_t *op, void *scalar, ncclData
   return hccc_nccl::caught(comm, [&] {
     hccc_nccl::check(comm);
     hccc_nccl::check(op, "op");
+    hccc_nccl::check_type(type);
+    hccc_nccl::Multiplied made{};
+    const auto where = static_cast<hcccScalarResidence_t>(residence);
+    hccc_nccl::must(runtime().hcccRedOpCreatePreMulSum(&made.own, scalar, OWN_TYPE, where, comm->of));
     const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclRedOpCreatePreMulSum);
-    if (!comm->vendor || !function)
-      throw hccc_nccl::Failed{ncclInvalidUsage, "there are no sums of multiplied elements yet: multiply, then sum, or "
-                                                "name the vendor's library in HCCC_NCCL_FALLBACK"};
-    ncclRedOp_t made;
-    hccc_nccl::vendors(function(&made, scalar, type, residence, comm->vendor));
+    if (comm->vendor && function) hccc_nccl::vendors(function(&made.vendors, scalar, type, residence, comm->vendor));
     comm->ops.push_back(made);
     *op = static_cast<ncclRedOp_t>(ncclNumOps + static_cast<int>(comm->ops.size()) - 1);
   });
@@ -224,9 +240,11 @@ NCCL_FUNCTION(ncclRedOpCreatePreMulSum, (ncclRedOp_t *op, void *scalar, ncclData
 NCCL_FUNCTION(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
   return hccc_nccl::caught(comm, [&] {
     hccc_nccl::check(comm);
-    if (!hccc_nccl::is_own(op) || static_cast<size_t>(op - ncclNumOps) >= comm->ops.size())
-      throw hccc_nccl::Failed{ncclInvalidArgument, std::to_string(op) + " is no reduction of this communicator's"};
+    hccc_nccl::Multiplied &made = hccc_nccl::multiplied(comm, op);
+    made.ended = true;
+    hccc_nccl::must(runtime().hcccRedOpDestroy(made.own, comm->of));
     const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclRedOpDestroy);
-    if (function) hccc_nccl::vendors(function(hccc_nccl::vendors_op(comm, op), comm->vendor));
+    if (!comm->vendor || !function) return;
+    hccc_nccl::group::at_vendor([=, theirs = made.vendors] { return function(theirs, comm->vendor); });
   });
 }

@@ -46,6 +46,13 @@ struct Registered {
   void *at, *handle;
 };
 
+// A reduction of ncclRedOpCreatePreMulSum's: libhccc's, and the vendor's where there is one.
+struct Multiplied {
+  hcccRedOp_t own;
+  ncclRedOp_t vendors;
+  bool ended;
+};
+
 }  // namespace hccc_nccl
 
 struct ncclComm {
@@ -53,7 +60,7 @@ struct ncclComm {
   ncclComm_t vendor = nullptr;  // null: there is none
   int n_ranks = 0, rank = 0;
   int device = 0;               // as its maker names it
-  std::vector<ncclRedOp_t> ops;  // of the vendor's: number ncclNumOps + k is ops[k]
+  std::vector<hccc_nccl::Multiplied> ops;  // number ncclNumOps + k is ops[k]
   std::set<hccc_nccl::Registered *> registered;
   const std::shared_ptr<hccc_nccl::LastSaid> last = std::make_shared<hccc_nccl::LastSaid>();
 };

@@ -17,7 +17,8 @@ namespace hccc_nccl {
   CALL(hcccGroupEnd) CALL(hcccGroupCancel) CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce)     \
   CALL(hcccAllGather) CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)     \
   CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccAllToAllv) CALL(hcccSend) CALL(hcccRecv)                \
-  CALL(hcccSendTagged) CALL(hcccRecvTagged) CALL(hcccrtSetDevice)
+  CALL(hcccSendTagged) CALL(hcccRecvTagged) CALL(hcccRedOpCreatePreMulSum) CALL(hcccRedOpDestroy)      \
+  CALL(hcccrtSetDevice)
 
 struct Runtime {
 #define MEMBER(name) decltype(&::name) name = nullptr;

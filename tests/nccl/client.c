@@ -67,6 +67,31 @@ static void reductions(void) {
     for (int i = 0; i < COUNT; ++i) HOLDS(out[r][i] == sum(r * COUNT + i));
 }
 
+/* Each rank multiplies by one more than its number, all but the first from memory. */
+static void multiples(void) {
+  static float scalars[MOST];
+  ncclRedOp_t ops[MOST];
+  float wanted = 0;
+  for (int r = 0; r < n; ++r) scalars[r] = (float)(r + 1), wanted += scalars[r] * value(r, 20);
+  for (int r = first; r < last; ++r) {
+    float immediate = scalars[r];
+    void *at = r ? &scalars[r] : &immediate;
+    const ncclScalarResidence_t where = r ? ncclScalarDevice : ncclScalarHostImmediate;
+    CHECK(ncclRedOpCreatePreMulSum(&ops[r], at, ncclFloat32, where, comms[r]));
+  }
+  fill();
+  CHECK(ncclGroupStart());
+  for (int r = first; r < last; ++r) {
+    CHECK(ncclAllReduce(in[r], out[r], COUNT, ncclFloat32, ops[r], comms[r], none));
+    CHECK(ncclRedOpDestroy(ops[r], comms[r]));
+  }
+  CHECK(ncclGroupEnd());
+  for (int r = first; r < last; ++r) {
+    HOLDS(out[r][20] == wanted);
+    HOLDS(ncclRedOpDestroy(ops[r], comms[r]) == ncclInvalidArgument);
+  }
+}
+
 static void moves(void) {
   fill();
   EACH(ncclBroadcast(in[r], out[r], COUNT, ncclFloat32, 1, comms[r], none));
@@ -195,7 +220,8 @@ static void refusals(void) {
   HOLDS(ncclAllReduce(in[first], out[first], 1, ncclFloat32, (ncclRedOp_t)5, comm, none) == ncclInvalidArgument);
   HOLDS(strstr(ncclGetLastError(comm), "5 is no reduction"));
   HOLDS(ncclSend(in[first], 1, ncclFloat32, n, comm, none) == ncclInvalidArgument);
-  HOLDS(ncclRedOpCreatePreMulSum(&op, &two, ncclFloat32, ncclScalarHostImmediate, comm) == ncclInvalidUsage);
+  HOLDS(ncclRedOpCreatePreMulSum(&op, &two, (ncclDataType_t)12, ncclScalarHostImmediate, comm) == ncclInvalidArgument);
+  HOLDS(ncclRedOpDestroy((ncclRedOp_t)4711, comm) == ncclInvalidArgument);
   HOLDS(ncclGroupEnd() == ncclInvalidUsage);
   HOLDS(strstr(ncclGetLastError(NULL), "no group is open"));
   CHECK(ncclGroupStart());
@@ -239,6 +265,7 @@ int main(int argc, char **argv) {
     out[r] = malloc(sizeof(float) * COUNT * (size_t)n);
   }
   reductions();
+  multiples();
   moves();
   messages();
   splits();

@@ -45,14 +45,13 @@ def test_the_rest_is_the_vendors(vendor: str) -> None:
     why = "no library of kernels does it, and the vendor's library has no such function"
     assert missing == [5, f"Gather of float32: {why}"]
     assert "Broadcast of float32: by the vendor's library, as no library of kernels does it" in log
-    assert "by the vendor's library, as the reduction was made there" in log
+    assert "Allreduce of float32, premul_sum: by the vendor's library, as no library" in log
 
 
 def test_without_one_the_call_is_refused() -> None:
     found, _ = run("ways", HCCC_STANDARD="0")
-    assert found["broadcast"] == [1] * 4 and found["own"][0] == 0
-    assert all(code == 5 for code, _ in found["errors"])
-    assert any("HCCC_NCCL_FALLBACK" in text for _, text in found["errors"])
+    assert found["broadcast"] == [1] * 4 and found["own"][0] >= 5
+    assert found["errors"] and all(code == 5 for code, _ in found["errors"])
 
 
 def test_what_cannot_serve_is_said(vendor: str) -> None:
