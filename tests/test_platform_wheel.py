@@ -17,6 +17,7 @@ from tests.test_packaging import ROOT
 pytestmark = pytest.mark.slow
 LIGHT = {"HCCC_CXXFLAGS": "-O0"}  # compiling is most of what this takes
 RANKS = 2
+LIBRARIES = ("libnccl.so.2", "librccl.so.1", "libhccc.so")
 BODY = """
 import numpy as np
 from hccc.runtime.communicator import Communicator, CommunicatorError
@@ -76,3 +77,15 @@ def test_it_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
         assert "does allgather" in error and "error[E412]: no C++ compiler found" in error
         assert "install one (apt-get install g++)" in error
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.suffix == ".so"]
+
+
+def test_nccls_library_needs_none(wheel: Path, tmp_path: Path) -> None:
+    """The library that programs of NCCL's load is the wheel's, and so is what it loads."""
+    environment = install(wheel, tmp_path)
+    variables = environment.environment() | LIGHT | {"PATH": str(environment.bin)}
+    command = [str(environment.bin / "hccc"), "nccl", "--path"]
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(command, env=variables | cache, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    places = {(Path(done.stdout.strip()) / name).resolve().parent.name for name in LIBRARIES}
+    assert places == {"prebuilt"}

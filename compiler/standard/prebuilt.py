@@ -19,6 +19,7 @@ from hccc.runtime.communicator.kernels import built
 from hccc.runtime.communicator.runtime_library import LINK, PIECES
 from hccc.runtime.device.device_layer import DEVICE
 from hccc.runtime.device.device_layer import LINK as DEVICE_LINK
+from hccc.runtime.nccl import library as nccl
 from hccc.standard.host import usual_hosts
 from hccc.standard.libraries import kernels
 
@@ -40,7 +41,8 @@ def prebuild(
     dtypes: Sequence[str] = DTYPES,
 ) -> Iterator[Path]:
     """Builds what a wheel brings, and yields each file in `place` when it is there: the libraries
-    of communicators and of streams, then standard collectives with all reductions.
+    of communicators, of streams and of NCCL's functions, then standard collectives with all
+    reductions.
 
     Raises:
         UserError: E412 to E414 something cannot be built.
@@ -48,6 +50,8 @@ def prebuild(
     (place / FOLDER / NEWER).mkdir(parents=True)
     yield prebuild_pieces(place, PIECES, LINK)
     yield prebuild_pieces(place, [DEVICE], DEVICE_LINK)
+    for named in nccl.NAMES:
+        yield prebuild_pieces(place, [nccl.PIECE], nccl.link(named))
     reductions = [op for op in OPS if any(reduces(dtype, op) for dtype in dtypes)]
     for op, n in product(map(collective_named, collectives), ranks):
         for root in range(n) if op in _EVERY_ROOT else (0,):

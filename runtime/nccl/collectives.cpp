@@ -1,5 +1,7 @@
 // collectives.cpp: collectives, sends and receives: by libhccc, or by the vendor's library where
 // hccc has no kernels for a call.
+#include <algorithm>
+
 #include "../communicator/log.h"
 #include "comm.h"
 
@@ -37,12 +39,7 @@ Multiplied &multiplied(ncclComm_t comm, int op) {
   return comm->ops[at];
 }
 
-hcccRedOp_t op_of(const Call &call, ncclComm_t comm) {
-  if (is_own(call.op)) return multiplied(comm, call.op).own;
-  return static_cast<hcccRedOp_t>(call.op < 0 ? 0 : call.op);
-}
-
-void check_type(ncclDataType_t type) {
+void check_type(int type) {
   if (type < 0 || type >= ncclNumTypes)
     throw Failed{ncclInvalidArgument, std::to_string(type) + " is no type of NCCL's"};
 }
@@ -56,15 +53,14 @@ void check_call(const Call &call, ncclComm_t comm) {
 // Returns why a call is the vendor's; empty: it is hccc's.
 std::string why_vendor(const Call &call, ncclComm_t comm) {
   hcccCan_t can = hcccCanNot;
-  const hcccRedOp_t op = is_own(call.op) ? hcccPreMulSum : op_of(call, comm);
+  const auto op = is_own(call.op) ? hcccPreMulSum : static_cast<hcccRedOp_t>(std::max(call.op, 0));
   must(runtime().hcccCommCan(comm->of, call.collective, call.root, type_of(call), op, &can));
   return can == hcccCanNot ? "no library of kernels does it" : "";
 }
 
-// Makes a call by libhccc, or by the vendor. own: the call of libhccc's; function: the vendor's, null
-// where its version has none; theirs: calls it.
-template <class Own, class Function, class Theirs>
-ncclResult_t made(const Call &call, ncclComm_t comm, Function function, const Own &own, const Theirs &theirs) {
+// Makes a call by libhccc, or by the vendor. has: whether the vendor's library has such a function.
+template <class Own, class Theirs>
+ncclResult_t made(const Call &call, ncclComm_t comm, bool has, const Own &own, const Theirs &theirs) {
   return caught(comm, [&] {
     check_call(call, comm);
     const std::string why = comm->vendor ? why_vendor(call, comm) : "";
@@ -72,34 +68,18 @@ ncclResult_t made(const Call &call, ncclComm_t comm, Function function, const Ow
       HCCC_LOG(INFO, COLL, comm->rank, "%s: by %s", call.text().c_str(),
                why.empty() ? "hccc" : ("the vendor's library, as " + why).c_str());
     if (why.empty()) return must(own());
-    if (!function)
+    if (!has)
       throw Failed{ncclInvalidUsage, call.text() + ": " + why + ", and the vendor's library has no such function"};
     group::at_vendor(theirs);
   });
 }
 
-// A call of the vendor's is made when its group ends: the reduction may have been ended since.
-ncclRedOp_t vendors_op(ncclComm_t comm, ncclRedOp_t op) {
-  return is_own(op) ? comm->ops[static_cast<size_t>(op - ncclNumOps)].vendors : op;
-}
-
-// A function of the vendor's library; null: there is no library, or it has none.
-template <class Function>
-Function at(Function Vendor::*member) {
-  try {
-    const Vendor *const of = vendor();
-    return of ? of->*member : nullptr;
-  } catch (const Failed &) {
-    return nullptr;
-  }
-}
-
 // Makes a message: where memory is a device's, hccc has none.
-template <class Own, class Function, class Theirs>
-ncclResult_t message(const Call &call, ncclComm_t comm, Function function, const Own &own, const Theirs &theirs) {
+template <class Own, class Theirs>
+ncclResult_t message(const Call &call, ncclComm_t comm, bool has, const Own &own, const Theirs &theirs) {
   return caught(comm, [&] {
     check_call(call, comm);
-    const bool is_vendors = comm->vendor && function && !on_cpu(comm);
+    const bool is_vendors = comm->vendor && has && !on_cpu(comm);
     if (comm->vendor)
       HCCC_LOG(INFO, COLL, comm->rank, "%s: by %s", call.text().c_str(),
                is_vendors ? "the vendor's library, as memory is a device's" : "hccc");
@@ -108,67 +88,171 @@ ncclResult_t message(const Call &call, ncclComm_t comm, Function function, const
   });
 }
 
-// Throws where settings of a call ask for what is not there.
-void check_settings(const ncclCollConfig_t *config) {
-  if (!config) return;
-  if (config->magic != NCCL_API_MAGIC || config->size < sizeof(ncclCollConfig_t))
-    throw Failed{ncclInvalidArgument, "the settings were not made by NCCL_COLLCONFIG_INITIALIZER"};
-  if (config->algSelection && *config->algSelection && config->forceAlgSelection)
-    throw Failed{ncclInvalidArgument, std::string("no algorithm is called `") + config->algSelection +
-                                          "`: libraries of HCCC_LIBRARIES go before standard ones"};
-  if (config->launchCompletionEvent)
-    throw Failed{ncclInvalidArgument, "no event is recorded when a kernel is launched: pass null"};
+// Returns a function of the vendor's library; null: there is no library, or it has none.
+template <class Function>
+Function theirs(Function Vendor::*member) {
+  try {
+    const Vendor *const of = vendor();
+    return of ? of->*member : nullptr;
+  } catch (const Failed &) {
+    return nullptr;
+  }
+}
+
+// Return an argument as libhccc has it, and as the vendor's library has it, whose call is made when its
+// group ends: the reduction may have been ended since.
+int as_own(ncclComm_t, int root) { return root; }
+hcccRedOp_t as_own(ncclComm_t comm, ncclRedOp_t op) {
+  return is_own(op) ? multiplied(comm, op).own : static_cast<hcccRedOp_t>(op);
+}
+int as_vendors(ncclComm_t, int root) { return root; }
+ncclRedOp_t as_vendors(ncclComm_t comm, ncclRedOp_t op) {
+  return is_own(op) ? comm->ops[static_cast<size_t>(op - ncclNumOps)].vendors : op;
+}
+
+struct Buffers {
+  const void *send;
+  void *receive;
+  size_t count;
+};
+
+// Makes a collective call, of functions with the same parameters. more: reduction and root, where
+// it has them.
+template <class Own, class Theirs, class... More>
+ncclResult_t collective(const Call &call, const Buffers &of, ncclComm_t comm, cudaStream_t stream,
+                        Own Runtime::*function, Theirs Vendor::*other, More... more) {
+  const Theirs vendor_function = theirs(other);
+  return made(
+      call, comm, vendor_function != nullptr,
+      [&] {
+        return (runtime().*function)(of.send, of.receive, of.count, type_of(call), as_own(comm, more)..., comm->of,
+                                     stream_of(comm, stream));
+      },
+      [=] {
+        return vendor_function(of.send, of.receive, of.count, call.type, as_vendors(comm, more)..., comm->vendor, stream);
+      });
+}
+
+// Makes a call after its settings are checked: none has an effect.
+template <class Body>
+ncclResult_t with(const ncclCollConfig_t *config, ncclComm_t comm, const Body &body) {
+  const ncclResult_t checked = caught(comm, [&] {
+    if (!config) return;
+    if (config->magic != NCCL_API_MAGIC || config->size < sizeof(ncclCollConfig_t))
+      throw Failed{ncclInvalidArgument, "the settings were not made by NCCL_COLLCONFIG_INITIALIZER"};
+    if (config->algSelection && *config->algSelection && config->forceAlgSelection)
+      throw Failed{ncclInvalidArgument, std::string("no algorithm is called `") + config->algSelection +
+                                            "`: libraries of HCCC_LIBRARIES go before standard ones"};
+    if (config->launchCompletionEvent)
+      throw Failed{ncclInvalidArgument, "no event is recorded when a kernel is launched: pass null"};
+  });
+  return checked == ncclSuccess ? body() : checked;
 }
 
 }  // namespace
 }  // namespace hccc_nccl
 
+using hccc_nccl::collective;
+using hccc_nccl::Runtime;
 using hccc_nccl::runtime;
+using hccc_nccl::theirs;
+using hccc_nccl::Vendor;
+using hccc_nccl::with;
 
-// Defines a function and its variant with settings.
-#define COLLECTIVE(name, call_of, OWN, THEIRS, ...)                                                                \
-  NCCL_FUNCTION(name, (const void *send, void *receive, size_t count, ncclDataType_t type __VA_ARGS__,             \
-                       ncclComm_t comm, cudaStream_t stream)) {                                                    \
-    const hccc_nccl::Call call = call_of;                                                                          \
-    const auto function = hccc_nccl::at(&hccc_nccl::Vendor::name);                                                 \
-    return hccc_nccl::made(                                                                                        \
-        call, comm, function, [&] { return OWN; }, [=] { return THEIRS; });                                        \
-  }
-#define SETTINGS(name, ...)                                                                                        \
-  {                                                                                                                \
-    const ncclResult_t checked = hccc_nccl::caught(comm, [&] { hccc_nccl::check_settings(config); });              \
-    return checked == ncclSuccess ? name(__VA_ARGS__) : checked;                                                   \
-  }
-#define BUFFERS send, receive, count, type
-#define OWN_TYPE static_cast<hcccDataType_t>(type)
-#define OWN_BUFFERS send, receive, count, OWN_TYPE
-#define OWN_END comm->of, hccc_nccl::stream_of(comm, stream)
-#define COMMA ,
+NCCL_FUNCTION(ncclAllReduce, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                              ncclComm_t comm, cudaStream_t stream)) {
+  return collective({"Allreduce", type, op}, {send, receive, count}, comm, stream, &Runtime::hcccAllReduce,
+                    &Vendor::ncclAllReduce, op);
+}
 
-COLLECTIVE(ncclAllReduce, (hccc_nccl::Call{"Allreduce", type, op}),
-           runtime().hcccAllReduce(OWN_BUFFERS, hccc_nccl::op_of(call, comm), OWN_END),
-           function(BUFFERS, hccc_nccl::vendors_op(comm, op), comm->vendor, stream), COMMA ncclRedOp_t op)
-COLLECTIVE(ncclReduceScatter, (hccc_nccl::Call{"Reducescatter", type, op}),
-           runtime().hcccReduceScatter(OWN_BUFFERS, hccc_nccl::op_of(call, comm), OWN_END),
-           function(BUFFERS, hccc_nccl::vendors_op(comm, op), comm->vendor, stream), COMMA ncclRedOp_t op)
-COLLECTIVE(ncclReduce, (hccc_nccl::Call{"Reduce", type, op, root}),
-           runtime().hcccReduce(OWN_BUFFERS, hccc_nccl::op_of(call, comm), root, OWN_END),
-           function(BUFFERS, hccc_nccl::vendors_op(comm, op), root, comm->vendor, stream),
-           COMMA ncclRedOp_t op COMMA int root)
-COLLECTIVE(ncclBroadcast, (hccc_nccl::Call{"Broadcast", type, -1, root}),
-           runtime().hcccBroadcast(OWN_BUFFERS, root, OWN_END), function(BUFFERS, root, comm->vendor, stream),
-           COMMA int root)
-COLLECTIVE(ncclGather, (hccc_nccl::Call{"Gather", type, -1, root}), runtime().hcccGather(OWN_BUFFERS, root, OWN_END),
-           function(BUFFERS, root, comm->vendor, stream), COMMA int root)
-COLLECTIVE(ncclScatter, (hccc_nccl::Call{"Scatter", type, -1, root}),
-           runtime().hcccScatter(OWN_BUFFERS, root, OWN_END), function(BUFFERS, root, comm->vendor, stream),
-           COMMA int root)
-COLLECTIVE(ncclAllGather, (hccc_nccl::Call{"Allgather", type}), runtime().hcccAllGather(OWN_BUFFERS, OWN_END),
-           function(BUFFERS, comm->vendor, stream))
-COLLECTIVE(ncclAlltoAll, (hccc_nccl::Call{"Alltoall", type}), runtime().hcccAllToAll(OWN_BUFFERS, OWN_END),
-           function(BUFFERS, comm->vendor, stream))
-COLLECTIVE(ncclAllToAll, (hccc_nccl::Call{"Alltoall", type}), runtime().hcccAllToAll(OWN_BUFFERS, OWN_END),
-           function(BUFFERS, comm->vendor, stream))
+NCCL_FUNCTION(ncclReduceScatter, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                  ncclComm_t comm, cudaStream_t stream)) {
+  return collective({"Reducescatter", type, op}, {send, receive, count}, comm, stream, &Runtime::hcccReduceScatter,
+                    &Vendor::ncclReduceScatter, op);
+}
+
+NCCL_FUNCTION(ncclReduce, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           int root, ncclComm_t comm, cudaStream_t stream)) {
+  return collective({"Reduce", type, op, root}, {send, receive, count}, comm, stream, &Runtime::hcccReduce,
+                    &Vendor::ncclReduce, op, root);
+}
+
+NCCL_FUNCTION(ncclBroadcast, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                              ncclComm_t comm, cudaStream_t stream)) {
+  return collective({"Broadcast", type, -1, root}, {send, receive, count}, comm, stream, &Runtime::hcccBroadcast,
+                    &Vendor::ncclBroadcast, root);
+}
+
+NCCL_FUNCTION(ncclGather, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream)) {
+  return collective({"Gather", type, -1, root}, {send, receive, count}, comm, stream, &Runtime::hcccGather,
+                    &Vendor::ncclGather, root);
+}
+
+NCCL_FUNCTION(ncclScatter, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                            ncclComm_t comm, cudaStream_t stream)) {
+  return collective({"Scatter", type, -1, root}, {send, receive, count}, comm, stream, &Runtime::hcccScatter,
+                    &Vendor::ncclScatter, root);
+}
+
+NCCL_FUNCTION(ncclAllGather, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclComm_t comm,
+                              cudaStream_t stream)) {
+  return collective({"Allgather", type}, {send, receive, count}, comm, stream, &Runtime::hcccAllGather,
+                    &Vendor::ncclAllGather);
+}
+
+NCCL_FUNCTION(ncclAlltoAll, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclComm_t comm,
+                             cudaStream_t stream)) {
+  return collective({"Alltoall", type}, {send, receive, count}, comm, stream, &Runtime::hcccAllToAll,
+                    &Vendor::ncclAlltoAll);
+}
+
+NCCL_FUNCTION(ncclAllToAll, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclComm_t comm,
+                             cudaStream_t stream)) {
+  return collective({"Alltoall", type}, {send, receive, count}, comm, stream, &Runtime::hcccAllToAll,
+                    &Vendor::ncclAllToAll);
+}
+
+NCCL_FUNCTION(ncclAllReduceConfig, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t
+                                    op, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclAllReduce(send, receive, count, type, op, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclReduceScatterConfig, (const void *send, void *receive, size_t count, ncclDataType_t type,
+                                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                        const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclReduceScatter(send, receive, count, type, op, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclReduceConfig, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                 int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclReduce(send, receive, count, type, op, root, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclBroadcastConfig, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                                    ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclBroadcast(send, receive, count, type, root, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclGatherConfig, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclGather(send, receive, count, type, root, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclScatterConfig, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                                  ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclScatter(send, receive, count, type, root, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclAllGatherConfig, (const void *send, void *receive, size_t count, ncclDataType_t type,
+                                    ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclAllGather(send, receive, count, type, comm, stream); });
+}
+
+NCCL_FUNCTION(ncclAlltoAllConfig, (const void *send, void *receive, size_t count, ncclDataType_t type,
+                                   ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)) {
+  return with(config, comm, [&] { return ncclAlltoAll(send, receive, count, type, comm, stream); });
+}
 
 NCCL_FUNCTION(ncclBcast, (void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                           cudaStream_t stream)) {
@@ -178,48 +262,43 @@ NCCL_FUNCTION(ncclBcast, (void *buffer, size_t count, ncclDataType_t type, int r
 NCCL_FUNCTION(ncclAllToAllv, (const void *send, const size_t send_counts[], const size_t send_places[], void *receive,
                               const size_t receive_counts[], const size_t receive_places[], ncclDataType_t type,
                               ncclComm_t comm, cudaStream_t stream)) {
-  const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclAllToAllv);
+  const auto other = theirs(&Vendor::ncclAllToAllv);
   return hccc_nccl::made(
-      {"Alltoallv", type}, comm, function,
+      {"Alltoallv", type}, comm, other != nullptr,
       [&] {
-        return runtime().hcccAllToAllv(send, send_counts, send_places, receive, receive_counts, receive_places, OWN_TYPE,
-                                    OWN_END);
+        return runtime().hcccAllToAllv(send, send_counts, send_places, receive, receive_counts, receive_places,
+                                       static_cast<hcccDataType_t>(type), comm->of,
+                                       hccc_nccl::stream_of(comm, stream));
       },
       [=] {
-        return function(send, send_counts, send_places, receive, receive_counts, receive_places, type, comm->vendor,
-                        stream);
+        return other(send, send_counts, send_places, receive, receive_counts, receive_places, type, comm->vendor,
+                     stream);
       });
 }
 
 NCCL_FUNCTION(ncclSend, (const void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                          cudaStream_t stream)) {
-  const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclSend);
+  const auto other = theirs(&Vendor::ncclSend);
   return hccc_nccl::message(
-      {"Send", type}, comm, function, [&] { return runtime().hcccSend(buffer, count, OWN_TYPE, peer, OWN_END); },
-      [=] { return function(buffer, count, type, peer, comm->vendor, stream); });
+      {"Send", type}, comm, other != nullptr,
+      [&] {
+        return runtime().hcccSend(buffer, count, static_cast<hcccDataType_t>(type), peer, comm->of,
+                                  hccc_nccl::stream_of(comm, stream));
+      },
+      [=] { return other(buffer, count, type, peer, comm->vendor, stream); });
 }
 
 NCCL_FUNCTION(ncclRecv, (void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                          cudaStream_t stream)) {
-  const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclRecv);
+  const auto other = theirs(&Vendor::ncclRecv);
   return hccc_nccl::message(
-      {"Recv", type}, comm, function, [&] { return runtime().hcccRecv(buffer, count, OWN_TYPE, peer, OWN_END); },
-      [=] { return function(buffer, count, type, peer, comm->vendor, stream); });
+      {"Recv", type}, comm, other != nullptr,
+      [&] {
+        return runtime().hcccRecv(buffer, count, static_cast<hcccDataType_t>(type), peer, comm->of,
+                                  hccc_nccl::stream_of(comm, stream));
+      },
+      [=] { return other(buffer, count, type, peer, comm->vendor, stream); });
 }
-
-#define ONE_CONFIG(name, more, ...)                                                                                \
-  NCCL_FUNCTION(name##Config, (const void *send, void *receive, size_t count, ncclDataType_t type more,            \
-                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config))              \
-  SETTINGS(name, BUFFERS __VA_ARGS__, comm, stream)
-
-ONE_CONFIG(ncclAllReduce, COMMA ncclRedOp_t op, COMMA op)
-ONE_CONFIG(ncclReduceScatter, COMMA ncclRedOp_t op, COMMA op)
-ONE_CONFIG(ncclReduce, COMMA ncclRedOp_t op COMMA int root, COMMA op COMMA root)
-ONE_CONFIG(ncclBroadcast, COMMA int root, COMMA root)
-ONE_CONFIG(ncclGather, COMMA int root, COMMA root)
-ONE_CONFIG(ncclScatter, COMMA int root, COMMA root)
-ONE_CONFIG(ncclAllGather, )
-ONE_CONFIG(ncclAlltoAll, )
 
 NCCL_FUNCTION(ncclRedOpCreatePreMulSum, (ncclRedOp_t *op, void *scalar, ncclDataType_t type,
                                          ncclScalarResidence_t residence, ncclComm_t comm)) {
@@ -229,9 +308,10 @@ NCCL_FUNCTION(ncclRedOpCreatePreMulSum, (ncclRedOp_t *op, void *scalar, ncclData
     hccc_nccl::check_type(type);
     hccc_nccl::Multiplied made{};
     const auto where = static_cast<hcccScalarResidence_t>(residence);
-    hccc_nccl::must(runtime().hcccRedOpCreatePreMulSum(&made.own, scalar, OWN_TYPE, where, comm->of));
-    const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclRedOpCreatePreMulSum);
-    if (comm->vendor && function) hccc_nccl::vendors(function(&made.vendors, scalar, type, residence, comm->vendor));
+    hccc_nccl::must(
+        runtime().hcccRedOpCreatePreMulSum(&made.own, scalar, static_cast<hcccDataType_t>(type), where, comm->of));
+    const auto other = theirs(&Vendor::ncclRedOpCreatePreMulSum);
+    if (comm->vendor && other) hccc_nccl::vendors(other(&made.vendors, scalar, type, residence, comm->vendor));
     comm->ops.push_back(made);
     *op = static_cast<ncclRedOp_t>(ncclNumOps + static_cast<int>(comm->ops.size()) - 1);
   });
@@ -243,8 +323,8 @@ NCCL_FUNCTION(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
     hccc_nccl::Multiplied &made = hccc_nccl::multiplied(comm, op);
     made.ended = true;
     hccc_nccl::must(runtime().hcccRedOpDestroy(made.own, comm->of));
-    const auto function = hccc_nccl::at(&hccc_nccl::Vendor::ncclRedOpDestroy);
-    if (!comm->vendor || !function) return;
-    hccc_nccl::group::at_vendor([=, theirs = made.vendors] { return function(theirs, comm->vendor); });
+    const auto other = theirs(&Vendor::ncclRedOpDestroy);
+    if (!comm->vendor || !other) return;
+    hccc_nccl::group::at_vendor([=, vendors = made.vendors] { return other(vendors, comm->vendor); });
   });
 }

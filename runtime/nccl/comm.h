@@ -114,6 +114,21 @@ ncclResult_t caught(ncclComm_t comm, const Body &body) {
   }
 }
 
+// Sets the thread's device again, at its end.
+class SameDevice {
+ public:
+  SameDevice() { known_ = runtime().hcccrtGetDevice(&device_) == hcccrtSuccess; }
+  SameDevice(const SameDevice &) = delete;
+  SameDevice &operator=(const SameDevice &) = delete;
+  ~SameDevice() {
+    if (known_) runtime().hcccrtSetDevice(device_);
+  }
+
+ private:
+  int device_ = 0;
+  bool known_;
+};
+
 // Ends a communicator without waiting.
 void abandon(ncclComm_t comm);
 

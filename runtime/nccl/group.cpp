@@ -154,6 +154,7 @@ void compare(const All &all) {
 void attach(const std::vector<ncclComm_t> &comms, const std::vector<All> &told) {
   const Vendor *const of = vendor();
   if (!of) return;
+  const SameDevice same;
   vendors(of->ncclGroupStart());
   ncclResult_t begun = ncclSuccess;
   for (size_t k = 0; k < comms.size() && begun == ncclSuccess; ++k) {

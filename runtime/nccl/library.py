@@ -22,6 +22,11 @@ PIECE = Piece(
 )
 
 
+def link(name: str) -> list[str]:
+    """Returns the linker's options of the library of a name."""
+    return [f"-Wl,-soname,{name}", "-Wl,-z,nodelete", "-ldl"]
+
+
 def folder() -> Path:
     """Builds both libraries, unless they were, and returns their folder in this user's cache.
 
@@ -32,7 +37,7 @@ def folder() -> Path:
     """
     links = {"libhccc.so": runtime_library.build()}
     for name in NAMES:
-        links[name] = build_pieces([PIECE], [f"-Wl,-soname,{name}", "-Wl,-z,nodelete", "-ldl"])
+        links[name] = build_pieces([PIECE], link(name))
     command = "\n".join([*runtime_library.command(), ""])
     words = [command, *(str(path) for path in links.values())]
     place = user_directory("nccl") / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]

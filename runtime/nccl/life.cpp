@@ -152,6 +152,7 @@ NCCL_FUNCTION(ncclCommInitAll, (ncclComm_t *comms, int n, const int *devices)) {
     if (n < 1) throw Failed{ncclInvalidArgument, std::to_string(n) + " ranks are none"};
     ncclUniqueId id;
     must(runtime().hcccGetUniqueId(reinterpret_cast<hcccUniqueId *>(&id)));
+    const hccc_nccl::SameDevice same;
     hccc_nccl::group::start();
     ncclResult_t result = ncclSuccess;
     for (int r = 0; r < n && result == ncclSuccess; ++r) {

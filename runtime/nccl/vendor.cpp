@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <memory>
+
 #include "../communicator/log.h"
 #include "failed.h"
 
@@ -55,17 +57,19 @@ Found load(const char *path) {
   return made;
 }
 
-const Found *named() {
-  const char *const path = getenv(VARIABLE);
-  if (!path || !*path) return nullptr;
-  static const Found found = load(path);
-  return &found;
+// Returns what the variable names; without a value nothing.
+const std::unique_ptr<const Found> &named() {
+  static const auto found = [] {
+    const char *const path = getenv(VARIABLE);
+    return path && *path ? std::make_unique<const Found>(load(path)) : nullptr;
+  }();
+  return found;
 }
 
 }  // namespace
 
 const Vendor *vendor() {
-  const Found *const found = named();
+  const Found *const found = named().get();
   if (!found) return nullptr;
   if (!found->wrong.empty()) throw Failed{ncclSystemError, found->wrong};
   return &found->functions;

@@ -126,6 +126,22 @@ def test_a_group_of_which_a_call_is_refused(sums: Path) -> None:
     assert "made when its group ends" in unmade and "NOTHING" in other
 
 
+def bytes_gathered() -> list[list[int]]:
+    """Returns what each rank has of all ranks' words, after a group of one call each."""
+    ranks = Communicator.init_all(RANKS)
+    words = [np.zeros((RANKS, 2), np.int32) for _ in ranks]
+    with group():
+        for r, c in enumerate(ranks):
+            words[r][r] = [r, 100 + r]
+            at = words[r].ctypes.data
+            assert not runtime().call("CommGatherBytes", c._handle, at, words[r][r].nbytes)
+    return [one.ravel().tolist() for one in words]
+
+
+def test_bytes_are_gathered_without_a_library() -> None:
+    assert alone(bytes_gathered) == [[0, 100, 1, 101, 2, 102]] * RANKS
+
+
 def in_c(sums: Path) -> bool:
     """Checks groups as C programs see them: a group's end returns the error of a call in it."""
     call = runtime().call

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hccc.runtime.nccl.library import NAMES, folder
 
 ROOT = Path(__file__).parents[2]
 RANKS = 2
-FLOAT32, SUM, IMMEDIATE = 7, 0, 1
+INT32, FLOAT32, SUM, IMMEDIATE = 2, 7, 0, 1
 
 
 def run(case: str, **variables: str) -> tuple[Any, str]:
@@ -49,7 +50,7 @@ class Calls:
         return result
 
     def communicators(self) -> Sequence[ctypes.c_void_p]:
-        """Makes one for each rank."""
+        """Makes one for each rank, each of a device of its own."""
         made = (ctypes.c_void_p * RANKS)()
         self.call("CommInitAll", made, RANKS, None)
         return [ctypes.c_void_p(one) for one in made]
@@ -104,5 +105,50 @@ def ways() -> Any:
     }
 
 
+def device() -> Any:
+    """Adds integers in memory of a device, and asks for what it has no kernels for."""
+    calls = Calls()
+    comms = calls.communicators()
+    at = [ctypes.c_void_p() for _ in comms]
+    size = ctypes.c_size_t(4)
+    for one in at:
+        calls.call("MemAlloc", ctypes.byref(one), size.value * 4)
+    memory = [(ctypes.c_int32 * size.value).from_address(one.value or 0) for one in at]
+    for rank, words in enumerate(memory):
+        words[:] = [rank + 1] * size.value
+    calls.each(lambda r: ("AllReduce", at[r], at[r], size, INT32, SUM, comms[r], None))
+    cuda = ctypes.CDLL(os.environ["HCCC_CUDA_LIBRARY"])
+    for rank in range(RANKS):
+        cuda.cudaSetDevice(rank)
+        cuda.cudaDeviceSynchronize()
+    found = [list(words) for words in memory]
+    calls.each(lambda r: ("Broadcast", at[r], at[r], size, INT32, 0, comms[r], None))
+    broadcast = np.ctypeslib.as_array(memory[1]).view(np.float32).tolist()
+    calls.call("GroupStart")
+    for r in range(RANKS):
+        calls.call("Send", at[r], size, INT32, 1 - r, comms[r], None)
+        calls.call("Recv", at[r], size, INT32, 1 - r, comms[r], None)
+    calls.call("GroupEnd")
+    received = np.ctypeslib.as_array(memory[1]).view(np.float32).tolist()
+    for comm in comms:
+        calls.call("CommDestroy", comm)
+    told = {"found": found, "broadcast": broadcast, "received": received}
+    return told | {"errors": calls.errors}
+
+
+def lost() -> Any:
+    """Aborts rank 1's communicator while rank 0 waits in a call, and asks what rank 0's says."""
+    calls = Calls()
+    first, second = calls.communicators()
+    x = np.ones(4, np.float32)
+    at, size = ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(4)
+    threading.Timer(0.3, calls.call, ("CommAbort", second)).start()
+    result = calls.call("AllReduce", at, at, size, FLOAT32, SUM, first, None)
+    asynchronous = ctypes.c_int()
+    calls.call("CommGetAsyncError", first, ctypes.byref(asynchronous))
+    calls.call("CommAbort", first)
+    return {"results": [result, asynchronous.value], "errors": calls.errors}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"sums": sums, "ways": ways}[sys.argv[1]]()))
+    print(json.dumps({"sums": sums, "ways": ways, "device": device, "lost": lost}[sys.argv[1]]()))

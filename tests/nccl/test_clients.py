@@ -13,9 +13,11 @@ import pytest
 
 from hccc.runtime.nccl.library import HERE, NAMES, folder
 from tests.cli.commandline import COMMAND
+from tests.nccl.ranks import run
 
 pytestmark = pytest.mark.slow
 PLACE = Path(__file__).parent
+REMOTE_ERROR = 6
 PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
 
 
@@ -70,6 +72,13 @@ def test_a_path_instead_of_a_preload(client: Path, tmp_path: Path) -> None:
     command = [client, tmp_path / "id", 2, "all"]
     (printed,) = together([command], LD_PRELOAD="", LD_LIBRARY_PATH=path)
     assert printed.splitlines()[-1] == "right"
+
+
+def test_a_rank_that_gives_up_is_said() -> None:
+    found, _ = run("lost")
+    assert found["results"] == [REMOTE_ERROR] * 2
+    ((code, text),) = found["errors"]
+    assert code == REMOTE_ERROR and text.startswith("rank 1 has ")
 
 
 @pytest.fixture(scope="session")

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from hccc.runtime.nccl.library import HERE, NAMES, folder
+from hccc.runtime.nccl.library import NAMES, folder
 from tests.nccl.ranks import run
 
 pytestmark = pytest.mark.slow
 VERSION = 21900.0  # vendor.c's
 RIGHT = [[3.0] * 4] * 2
-
-
-@pytest.fixture(scope="session")
-def vendor(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Compiles a library with NCCL's names."""
-    made = tmp_path_factory.mktemp("vendor") / "libvendor.so"
-    source = Path(__file__).parent / "vendor.c"
-    words = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{HERE / 'include'}", str(source)]
-    subprocess.run([*words, "-o", str(made)], check=True)
-    return str(made)
 
 
 def test_what_hccc_does_stays_hcccs(vendor: str) -> None:
