@@ -50,8 +50,8 @@ class __attribute__((visibility("hidden"))) Finder {
 struct Message {
   bool sends;
   void *data;
-  size_t count;  // of torch's elements
-  Elements elements;
+  size_t count;
+  hcccDataType_t type;
   int peer = 0, tag = 0;
   int *source = nullptr;  // of a receive: gets the sender's rank
 };
@@ -93,55 +93,55 @@ class Comm {
     timeout_ = timeout;
   }
 
-  // The collectives. `count` is the elements of torch of a block, as in hccc_runtime.h.
+  // The collectives. `count` is the elements of a block, as in hccc_runtime.h.
   void all_reduce(void *data, size_t count, const Reduction &by) {
     if (size_ == 1 || !count) return;
-    use("allreduce", -1, by.elements.type, by.op);
-    check(library().hcccAllReduce(data, data, count * by.elements.each, by.elements.type, by.op,
+    use("allreduce", -1, by.type, by.op);
+    check(library().hcccAllReduce(data, data, count, by.type, by.op,
                                   handle(), nullptr));
   }
   void reduce(const void *send, void *receive, size_t count, const Reduction &by, int root) {
     if (!count) return;
-    if (size_ == 1) return copy(send, receive, count, by.elements);
-    use("reduce", root, by.elements.type, by.op);
-    check(library().hcccReduce(send, receive, count * by.elements.each, by.elements.type, by.op, root,
+    if (size_ == 1) return copy(send, receive, count, by.type);
+    use("reduce", root, by.type, by.op);
+    check(library().hcccReduce(send, receive, count, by.type, by.op, root,
                                handle(), nullptr));
   }
   void reduce_scatter(const void *send, void *receive, size_t count, const Reduction &by) {
     if (!count) return;
-    if (size_ == 1) return copy(send, receive, count, by.elements);
-    use("reducescatter", -1, by.elements.type, by.op);
-    check(library().hcccReduceScatter(send, receive, count * by.elements.each, by.elements.type, by.op,
+    if (size_ == 1) return copy(send, receive, count, by.type);
+    use("reducescatter", -1, by.type, by.op);
+    check(library().hcccReduceScatter(send, receive, count, by.type, by.op,
                                       handle(), nullptr));
   }
-  void broadcast(void *data, size_t count, Elements of, int root) {
+  void broadcast(void *data, size_t count, hcccDataType_t of, int root) {
     if (size_ == 1 || !count) return;
-    use("broadcast", root, of.type);
-    check(library().hcccBroadcast(data, data, count * of.each, of.type, root, handle(), nullptr));
+    use("broadcast", root, of);
+    check(library().hcccBroadcast(data, data, count, of, root, handle(), nullptr));
   }
-  void all_gather(const void *send, void *receive, size_t count, Elements of) {
+  void all_gather(const void *send, void *receive, size_t count, hcccDataType_t of) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("allgather", -1, of.type);
-    check(library().hcccAllGather(send, receive, count * of.each, of.type, handle(), nullptr));
+    use("allgather", -1, of);
+    check(library().hcccAllGather(send, receive, count, of, handle(), nullptr));
   }
-  void gather(const void *send, void *receive, size_t count, Elements of, int root) {
+  void gather(const void *send, void *receive, size_t count, hcccDataType_t of, int root) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("gather", root, of.type);
-    check(library().hcccGather(send, receive, count * of.each, of.type, root, handle(), nullptr));
+    use("gather", root, of);
+    check(library().hcccGather(send, receive, count, of, root, handle(), nullptr));
   }
-  void scatter(const void *send, void *receive, size_t count, Elements of, int root) {
+  void scatter(const void *send, void *receive, size_t count, hcccDataType_t of, int root) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("scatter", root, of.type);
-    check(library().hcccScatter(send, receive, count * of.each, of.type, root, handle(), nullptr));
+    use("scatter", root, of);
+    check(library().hcccScatter(send, receive, count, of, root, handle(), nullptr));
   }
-  void all_to_all(const void *send, void *receive, size_t count, Elements of) {
+  void all_to_all(const void *send, void *receive, size_t count, hcccDataType_t of) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("alltoall", -1, of.type);
-    check(library().hcccAllToAll(send, receive, count * of.each, of.type, handle(), nullptr));
+    use("alltoall", -1, of);
+    check(library().hcccAllToAll(send, receive, count, of, handle(), nullptr));
   }
 
   // Makes sends and receives, which go on together.
@@ -151,10 +151,9 @@ class Comm {
     check(library().hcccGroupStart());
     for (size_t k = 0; k < messages.size(); ++k) {
       const Message &one = messages[k];
-      const size_t count = one.count * static_cast<size_t>(one.elements.each);
       const hcccResult_t put =
-          one.sends ? library().hcccSendTagged(one.data, count, one.elements.type, one.peer, one.tag, handle(), nullptr)
-                    : library().hcccRecvTagged(one.data, count, one.elements.type, one.peer, one.tag, &states[k],
+          one.sends ? library().hcccSendTagged(one.data, one.count, one.type, one.peer, one.tag, handle(), nullptr)
+                    : library().hcccRecvTagged(one.data, one.count, one.type, one.peer, one.tag, &states[k],
                                                handle(), nullptr);
       if (put != hcccSuccess) break;  // the group's end returns the error
     }
@@ -198,8 +197,8 @@ class Comm {
     return found;
   }
 
-  static void copy(const void *send, void *receive, size_t count, Elements of) {
-    if (send != receive) memmove(receive, send, count * of.bytes);
+  static void copy(const void *send, void *receive, size_t count, hcccDataType_t of) {
+    if (send != receive) memmove(receive, send, count * bytes_of(of));
   }
 
   // Loads libraries of one's own before the first call that they fit.

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from hccc.base.dtypes import MOVED_AS, reduces
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
 from hccc.runtime.device.stream import Stream
@@ -20,10 +21,11 @@ from hccc.runtime.torch.installed import torch
 from hccc.runtime.torch.kernels import Finder, additions
 
 dist: Any = torch.distributed
-_OPS = {"SUM": "sum", "PRODUCT": "prod", "MAX": "max", "MIN": "min", "AVG": "avg"}
-_OF_BOOL = {"SUM": "max", "MAX": "max", "BOR": "max", "PRODUCT": "min", "MIN": "min", "BAND": "min"}
-_OF_PAIRS = {"SUM": "sum", "AVG": "avg"}
-_WORDS = {1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}
+_OPS = {
+    **{"SUM": "sum", "PRODUCT": "prod", "MAX": "max", "MIN": "min", "AVG": "avg"},
+    **{"BAND": "band", "BOR": "bor", "BXOR": "bxor"},
+}
+_WORDS = {n: getattr(torch, name) for n, name in MOVED_AS.items()}
 _TYPES = {torch.float8_e4m3fn: "float8e4m3", torch.float8_e5m2: "float8e5m2"}
 _PAUSE_S = 0.001  # lets sends and receives gather, where nobody waits for one
 Body = Callable[[], object]
@@ -43,20 +45,20 @@ def _op_of(opts: Any) -> str:
 
 def _reduction(dtype: Any, op: str) -> str:
     """Returns hccc's name of what reduces a type. Raises TypeError."""
-    table = _OF_BOOL if dtype == torch.bool else _OF_PAIRS if dtype.is_complex else _OPS
-    if op not in table:
+    found = _OPS.get(op)
+    if found is None or not reduces(_name(dtype), found):
         raise TypeError(f"hccc: no ReduceOp.{op} of {dtype}")
-    return table[op]
+    return found
 
 
-def _plain(flat: Any, *, moved: bool) -> Any:
-    """Returns a flat tensor as elements of a type that hccc has, of the same memory. moved: of any
-    type of that width."""
-    if flat.is_complex():
-        flat = torch.view_as_real(flat).view(-1)
-    if moved:
-        return flat.view(_WORDS[flat.element_size()])
-    return flat.view(torch.uint8) if flat.dtype == torch.bool else flat
+def _name(dtype: Any) -> str:
+    """Returns hccc's name of a type."""
+    return _TYPES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def _moved(flat: Any) -> Any:
+    """Returns a flat tensor's memory as elements of the type that all of that width move as."""
+    return flat.view(_WORDS[flat.element_size()])
 
 
 def _flat(tensors: Tensors) -> Any:
@@ -265,7 +267,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
             whole = len(received) == 1 and one.is_contiguous()
             length = sum(t.numel() for t in received)
             buffers[1] = one.view(-1) if whole else torch.empty(length, dtype=one.dtype)
-        given = [None if b is None else _plain(b, moved=not op) for b in buffers]
+        given = [b if b is None or op else _moved(b) for b in buffers]
         of = next(b for b in given if b is not None)
         if self._comm is None:
             if given[0] is not None and given[1] is not None and sent is not received:
@@ -286,7 +288,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         key = (name, dtype, op, root, additions())
         if key not in self._seen:
             self._seen.add(key)
-            number = TYPES.index(_TYPES.get(dtype, str(dtype).removeprefix("torch.")))
+            number = TYPES.index(_name(dtype))
             for path in self._find(name, root, number, REDUCTIONS.index(op) if op else -1):
                 self._comm.load(Path(path))
 
@@ -299,9 +301,9 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         with group():
             for peer in (r for r in range(self._n) if r != self._rank):
                 if sent[peer].numel():
-                    self._comm.send(_plain(_flat([sent[peer]]), moved=True), peer)
+                    self._comm.send(_moved(_flat([sent[peer]])), peer)
                 if flat[peer].numel():
-                    self._comm.recv(_plain(flat[peer], moved=True), peer)
+                    self._comm.recv(_moved(flat[peer]), peer)
         for peer, one in enumerate(flat):
             if peer != self._rank:
                 _spread(one, [received[peer]])
@@ -486,7 +488,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> PythonWork:
         """Sends a tensor to a rank."""
-        plain = _plain(_flat([tensors[0].detach()]), moved=True)
+        plain = _moved(_flat([tensors[0].detach()]))
         return self._post(
             lambda comm: comm.send(plain, peer, tag), PythonWork(lambda: None, tensors)
         )
@@ -502,7 +504,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
             _spread(flat, [own])
 
         def put(comm: Communicator) -> None:
-            got.append(comm.recv(_plain(flat, moved=True), peer, tag))
+            got.append(comm.recv(_moved(flat), peer, tag))
 
         work = PythonWork(finish, tensors)
         return self._post(put, work)

@@ -5,86 +5,84 @@
 #include <hccc_runtime.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <string_view>
+
 namespace hccc_torch {
 
-// A tensor's elements as hccc gets them: their type, how many of it an element of torch is, and the
-// bytes of that.
-struct Elements {
-  hcccDataType_t type;
-  int each = 1;
-  size_t bytes = 0;
-};
-
 // Elements that are only moved: by their width.
-inline Elements moved(const at::Tensor &tensor) {
+inline hcccDataType_t moved(const at::Tensor &tensor) {
   switch (tensor.element_size()) {
-    case 1: return {hcccUint8, 1, 1};
-    case 2: return {hcccFloat16, 1, 2};
-    case 4: return {hcccUint32, 1, 4};
-    case 8: return {hcccUint64, 1, 8};
-    case 16: return {hcccUint64, 2, 16};
+    case 1: return hcccUint8;
+    case 2: return hcccFloat16;
+    case 4: return hcccUint32;
+    case 8: return hcccUint64;
+    case 16: return hcccComplex128;
   }
   C10_THROW_ERROR(TypeError, c10::str("hccc: no elements of ", tensor.element_size(), " bytes"));
 }
 
 struct Reduction {
-  Elements elements;
+  hcccDataType_t type;
   hcccRedOp_t op;
 };
 
-// What hccc has no type for: `bool` is reduced as uint8 by max or min, complex numbers as pairs.
+// kind: b of bool, i of integers, f of floats, c of complex numbers.
 struct TypeRow {
   at::ScalarType torch;
-  Elements elements;
-  bool logical = false, pairs = false;
+  hcccDataType_t type;
+  char kind;
 };
 constexpr TypeRow TYPES[] = {
-    {at::kChar, {hcccInt8}},
-    {at::kByte, {hcccUint8}},
-    {at::kInt, {hcccInt32}},
-    {at::kUInt32, {hcccUint32}},
-    {at::kLong, {hcccInt64}},
-    {at::kUInt64, {hcccUint64}},
-    {at::kHalf, {hcccFloat16}},
-    {at::kFloat, {hcccFloat32}},
-    {at::kDouble, {hcccFloat64}},
-    {at::kBFloat16, {hcccBfloat16}},
-    {at::kFloat8_e4m3fn, {hcccFloat8e4m3}},
-    {at::kFloat8_e5m2, {hcccFloat8e5m2}},
-    {at::kBool, {hcccUint8}, true, false},
-    {at::kComplexFloat, {hcccFloat32, 2}, false, true},
-    {at::kComplexDouble, {hcccFloat64, 2}, false, true},
+    {at::kChar, hcccInt8, 'i'},
+    {at::kByte, hcccUint8, 'i'},
+    {at::kShort, hcccInt16, 'i'},
+    {at::kUInt16, hcccUint16, 'i'},
+    {at::kInt, hcccInt32, 'i'},
+    {at::kUInt32, hcccUint32, 'i'},
+    {at::kLong, hcccInt64, 'i'},
+    {at::kUInt64, hcccUint64, 'i'},
+    {at::kHalf, hcccFloat16, 'f'},
+    {at::kFloat, hcccFloat32, 'f'},
+    {at::kDouble, hcccFloat64, 'f'},
+    {at::kBFloat16, hcccBfloat16, 'f'},
+    {at::kFloat8_e4m3fn, hcccFloat8e4m3, 'f'},
+    {at::kFloat8_e5m2, hcccFloat8e5m2, 'f'},
+    {at::kBool, hcccBool, 'b'},
+    {at::kComplexFloat, hcccComplex64, 'c'},
+    {at::kComplexDouble, hcccComplex128, 'c'},
 };
 
+inline size_t bytes_of(hcccDataType_t type) {
+  for (const TypeRow &row : TYPES)
+    if (row.type == type) return c10::elementSize(row.torch);
+  return 0;
+}
+
+// kinds: of the types that it reduces.
 struct OpRow {
   c10d::ReduceOp::RedOpType torch;
   const char *name;
-  int op, of_bool;  // hcccRedOp_t; NONE: there is none
-  bool of_pairs;
+  hcccRedOp_t op;
+  std::string_view kinds;
 };
-constexpr int NONE = -1;
 constexpr OpRow OPS[] = {
-    {c10d::ReduceOp::SUM, "SUM", hcccSum, hcccMax, true},
-    {c10d::ReduceOp::AVG, "AVG", hcccAvg, NONE, true},
-    {c10d::ReduceOp::PRODUCT, "PRODUCT", hcccProd, hcccMin, false},
-    {c10d::ReduceOp::MIN, "MIN", hcccMin, hcccMin, false},
-    {c10d::ReduceOp::MAX, "MAX", hcccMax, hcccMax, false},
-    {c10d::ReduceOp::BAND, "BAND", NONE, hcccMin, false},
-    {c10d::ReduceOp::BOR, "BOR", NONE, hcccMax, false},
-    {c10d::ReduceOp::BXOR, "BXOR", NONE, NONE, false},
-    {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", hcccSum, NONE, true},  // of multiplied values
+    {c10d::ReduceOp::SUM, "SUM", hcccSum, "bifc"},
+    {c10d::ReduceOp::AVG, "AVG", hcccAvg, "ifc"},
+    {c10d::ReduceOp::PRODUCT, "PRODUCT", hcccProd, "bifc"},
+    {c10d::ReduceOp::MIN, "MIN", hcccMin, "bif"},
+    {c10d::ReduceOp::MAX, "MAX", hcccMax, "bif"},
+    {c10d::ReduceOp::BAND, "BAND", hcccBand, "bi"},
+    {c10d::ReduceOp::BOR, "BOR", hcccBor, "bi"},
+    {c10d::ReduceOp::BXOR, "BXOR", hcccBxor, "bi"},
+    {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", hcccSum, "ifc"},  // of multiplied values
 };
 
 // Finds what reduces a tensor. Throws TypeError.
 inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp &wanted) {
   for (const OpRow &row : OPS) {
     if (row.torch != wanted.op_) continue;
-    for (const TypeRow &of : TYPES) {
-      if (of.torch != type) continue;
-      const int op = of.logical ? row.of_bool : of.pairs && !row.of_pairs ? NONE : row.op;
-      const Elements elements = {of.elements.type, of.elements.each, c10::elementSize(type)};
-      if (op != NONE) return {elements, static_cast<hcccRedOp_t>(op)};
-    }
+    for (const TypeRow &of : TYPES)
+      if (of.torch == type && row.kinds.find(of.kind) != row.kinds.npos) return {of.type, row.op};
     C10_THROW_ERROR(TypeError, c10::str("hccc: no ReduceOp.", row.name, " of ", type));
   }
   C10_THROW_ERROR(TypeError, "hccc: no such reduction");

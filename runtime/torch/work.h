@@ -50,7 +50,6 @@ class HcccWork : public c10d::Work {
  private:
   friend class Queue;
 
-  void complete(const std::exception_ptr &error);
   // Sets the future, once, if there is one and the work is done.
   void set_future();
 
@@ -157,7 +156,6 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // `unless` has begun.
   bool run_one(const HcccWork *unless) {
     std::vector<WorkPtr> works;
-    std::exception_ptr error;
     {
       const std::lock_guard<std::mutex> alone(running_);
       {
@@ -169,13 +167,15 @@ class Queue : public std::enable_shared_from_this<Queue> {
           works.back()->begun_ = true;
         } while (exchange_ && !works_.empty());
       }
+      std::exception_ptr error;
       try {
         run(works);
       } catch (...) {
         error = std::current_exception();
       }
+      for (const WorkPtr &work : works) work->finish(error);
     }
-    for (const WorkPtr &work : works) work->complete(error);  // callbacks may wait for the next work
+    for (const WorkPtr &work : works) work->set_future();  // callbacks may wait for the next work
     return true;
   }
 
@@ -222,11 +222,6 @@ inline c10::intrusive_ptr<c10::ivalue::Future> HcccWork::getFuture() {
   }
   set_future();
   return future_;
-}
-
-inline void HcccWork::complete(const std::exception_ptr &error) {
-  finish(error);
-  set_future();
 }
 
 }  // namespace hccc_torch

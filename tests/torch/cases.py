@@ -17,6 +17,7 @@ from hccc.base.diagnostics import fail
 from hccc.runtime.torch.installed import torch
 
 dist: Any = torch.distributed
+FUNCTIONAL = import_module("torch.distributed._functional_collectives")
 GROUPS: dict[str, Any] = {}
 Call = Callable[[Any, bool], Any]
 Op = dist.ReduceOp
@@ -89,7 +90,7 @@ def standard() -> None:
 
 
 def all_reduce_types() -> None:
-    """Checks what gloo refuses, or hccc has no type for."""
+    """Checks what gloo refuses."""
     n = _size()
     x = torch.full((7,), float(_rank()))
     dist.all_reduce(x, Op.AVG)
@@ -97,10 +98,20 @@ def all_reduce_types() -> None:
     c = torch.full((3,), complex(1, _rank()))
     dist.all_reduce(c)
     assert torch.equal(c, torch.full((3,), complex(n, n * (n - 1) / 2)))
-    for op, expected in ((Op.SUM, True), (Op.MAX, True), (Op.PRODUCT, False), (Op.BAND, False)):
+    # PyTorch refuses products of complex numbers before its backends get them.
+    options, z = dist.AllreduceOptions(), torch.full((3,), 2j)
+    options.reduceOp = Op.PRODUCT
+    dist.group.WORLD.allreduce([z], options).wait()
+    assert torch.equal(z, torch.full((3,), (2j) ** n))
+    ops = ((Op.SUM, 1, 1), (Op.PRODUCT, 0, 1), (Op.BAND, 0, 1), (Op.BXOR, 1, n % 2))
+    for op, of_one, of_all in ops:
         b = torch.tensor([_rank() == 0, True, False])
         dist.all_reduce(b, op)
-        assert b.tolist() == [expected, True, False], op
+        assert b.tolist() == [bool(of_one), bool(of_all), False], op
+    for op, expected in ((Op.BOR, 2**n - 1), (Op.BAND, 0), (Op.BXOR, 2**n - 1), (Op.SUM, 2**n - 1)):
+        bits = torch.full((5,), 1 << _rank(), dtype=torch.int16)
+        dist.all_reduce(bits, op)
+        assert bits.tolist() == [expected] * 5, op
     doubled = torch.ones(4)
     dist.all_reduce(doubled, dist._make_nccl_premul_sum(2.0))
     assert torch.equal(doubled, torch.full((4,), 2.0 * n))
@@ -360,10 +371,9 @@ def profiled() -> None:
 
 
 def functional() -> None:
-    made = import_module("torch.distributed._functional_collectives")
     tensor = import_module("torch.distributed.tensor")
     n, world = _size(), GROUPS["hccc"]
-    reduced = made.all_reduce(torch.full((5,), 1.0), "sum", world)
+    reduced = FUNCTIONAL.all_reduce(torch.full((5,), 1.0), "sum", world)
     assert torch.equal(reduced + 0, torch.full((5,), float(n)))
     mesh = tensor.init_device_mesh("cpu", (n,))
     whole = torch.arange(20.0).view(5, 4)  # uneven
