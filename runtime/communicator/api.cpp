@@ -225,6 +225,14 @@ HCCC_API hcccResult_t hcccCommPlatform(hcccComm_t comm, const char **platform) {
   });
 }
 
+HCCC_API hcccResult_t hcccCommLibrary(hcccComm_t comm, const char **name) {
+  return hccc::caught(comm, [&] {
+    hccc::check(comm);
+    hccc::check(name, "the place of the name");
+    *name = comm->of.last_library();
+  });
+}
+
 HCCC_API hcccResult_t hcccCommGetAsyncError(hcccComm_t comm, hcccResult_t *error) {
   return caught(comm, [&] {
     check(comm);

@@ -1,6 +1,7 @@
 // calls.cpp: the order of a communicator's calls.
 #include "calls.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "device_layer.h"
@@ -46,7 +47,7 @@ struct Calls::Inside {
     if (!lock.owns_lock()) lock.lock();
     --of.inside_;
     if (runs) --of.running_;
-    if (number && *number >= of.done_) of.done_ = *number + 1;
+    if (number) of.end(*number);
     of.moved_.notify_all();
   }
   void begin() { runs = true, ++of.running_, lock.unlock(); }
@@ -125,12 +126,13 @@ void Calls::run_waiting(uint64_t id) {
     inside.number = &own.place.number;
     waiting_.erase(found);
     forget(id);
-    if (!wait_for_turn(lock, own.place)) return;
+    if (!wait_for_turn(lock, own.place, own.request.messages() ? begun_ : done_)) return;
   }
-  inside.begin();
   try {
-    if (own.request.messages()) of_.exchange(own.request.messages()->data(), own.request.messages()->size(), own.place.settings);
-    else of_.call(own.request.wanted(), own.place.settings);
+    if (const std::vector<Message> *messages = own.request.messages())
+      return make(inside, own.place, messages->data(), messages->size());
+    inside.begin();
+    of_.call(own.request.wanted(), own.place.settings);
   } catch (const Error &error) {
     of_.abort(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const std::exception &error) {
@@ -163,20 +165,61 @@ void Calls::run(std::unique_lock<std::mutex> &lock, const Place &place,
   Inside inside(*this, lock);
   --inside_;  // that of reserve()
   inside.number = &place.number;
-  if (!wait_for_turn(lock, place)) {
-    const hcccResult_t code = of_.failure().code();
-    throw Error(code ? code : hcccAborted, code ? of_.failure().text() : "the communicator has ended");
-  }
+  if (!wait_for_turn(lock, place, done_)) throw_lost();
   inside.begin();
   body(place.settings);
 }
 
-// Waits for a call's turn. False: the communicator ends or is lost, or an earlier call does not
-// begin in time as its stream does not reach it.
-bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place) {
-  if (done_ >= place.number) return !abandoned_;
+void Calls::throw_lost() const {
+  const hcccResult_t code = of_.failure().code();
+  throw Error(code ? code : hcccAborted, code ? of_.failure().text() : "the communicator has ended");
+}
+
+void Calls::exchange(const Message &message) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  check_open();
+  const Place place = {made_++, settings_};
+  ++inside_;
+  exchange(lock, place, &message, 1);
+}
+
+void Calls::exchange(const Place &place, const std::vector<Message> &messages) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  exchange(lock, place, messages.data(), messages.size());
+}
+
+void Calls::exchange(std::unique_lock<std::mutex> &lock, const Place &place, const Message *messages, size_t n) {
+  Inside inside(*this, lock);
+  --inside_;  // that of reserve()
+  inside.number = &place.number;
+  if (!wait_for_turn(lock, place, begun_)) throw_lost();
+  make(inside, place, messages, n);
+}
+
+// Makes sends and receives whose turn it is. Calls that may begin now do so beside them.
+void Calls::make(Inside &inside, const Place &place, const Message *messages, size_t n) {
+  Exchange exchange{messages, n, place.settings.timeout_s};
+  of_.begin(exchange);
+  if (inside.number) begun_ = std::max(begun_, *inside.number + 1), moved_.notify_all();
+  inside.begin();
+  of_.complete(exchange);
+}
+
+// Notes that a call is done. Of a communicator that is lost the calls before it end as well.
+void Calls::end(uint64_t number) {
+  if (of_.failure().code() != hcccSuccess) done_ = std::max(done_, number + 1);
+  else if (number == done_) ++done_;
+  else if (number > done_) later_.insert(number);
+  while (later_.erase(done_)) ++done_;
+  begun_ = std::max(begun_, done_);
+}
+
+// Waits for a call's turn: until `turn`, done_ or begun_, comes to its number. False: the communicator
+// ends or is lost, or an earlier call does not begin in time as its stream does not reach it.
+bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn) {
+  if (turn >= place.number) return !abandoned_;
   Clock::time_point since = Clock::now();
-  for (uint64_t at = done_; done_ < place.number;) {
+  for (uint64_t at = done_; turn < place.number;) {
     if (abandoned_ || of_.failure().code() != hcccSuccess) return false;
     moved_.wait_for(lock, PERIOD);
     if (running_ || done_ != at) since = Clock::now(), at = done_;
@@ -191,7 +234,7 @@ bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place
 void Calls::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   finished_ = true;
-  wait_for_turn(lock, {made_, settings_});
+  wait_for_turn(lock, {made_, settings_}, done_);
   while (inside_ && !abandoned_) moved_.wait(lock);
   if (of_.failure().code() != hcccSuccess) throw Error(of_.failure().code(), of_.failure().text());
 }

@@ -3,7 +3,8 @@
 //
 // Every call has a number, and runs when all calls before it are done: without a stream in the
 // thread that makes it, else when its stream reaches it. A call waits for earlier calls only, so no
-// order of streams is a deadlock. Calls that a graph has captured have no number: each launch of
+// order of streams is a deadlock. Sends and receives wait only until earlier ones have begun, so that
+// none that waits for its other end keeps a later one. Calls that a graph has captured have no number: each launch of
 // the graph runs them when it reaches them, between two other calls.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -63,6 +65,9 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // turn does not come.
   void run(const Place &place, const std::function<void(const Settings &)> &body);
   void run(const std::function<void(const Settings &)> &body);
+  // Makes sends and receives, which begin in their turn. Throws Error.
+  void exchange(const Place &place, const std::vector<Message> &messages);
+  void exchange(const Message &message);
 
   // Waits for all calls; no more may be made. Throws Error where they do not end.
   void finish();
@@ -89,14 +94,20 @@ class Calls : public std::enable_shared_from_this<Calls> {
   static std::shared_ptr<Calls> of(uint64_t id);
   void run_waiting(uint64_t id);
   void run(std::unique_lock<std::mutex> &lock, const Place &place, const std::function<void(const Settings &)> &body);
-  bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place);
+  void exchange(std::unique_lock<std::mutex> &lock, const Place &place, const Message *messages, size_t n);
+  void make(Inside &inside, const Place &place, const Message *messages, size_t n);
+  [[noreturn]] void throw_lost() const;
+  bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn);
+  void end(uint64_t number);
   void check_open() const;
 
   Communicator &of_;
   mutable std::mutex mutex_;  // locked before that of the device layer
   std::condition_variable moved_;
   Settings settings_;
-  uint64_t made_ = 0, done_ = 0;
+  uint64_t made_ = 0, done_ = 0;  // all calls before `done_` are done
+  uint64_t begun_ = 0;            // all before are done, or are sends and receives that have begun
+  std::set<uint64_t> later_;      // calls past `done_` that are done
   int inside_ = 0;   // threads that run calls, or wait to
   int running_ = 0;  // threads that run calls
   bool finished_ = false, abandoned_ = false;

@@ -123,16 +123,17 @@ struct Running {
 
 // Lets the monitor ask ranks of other hosts for signs of life while messages are waited for.
 struct Asking {
-  Asking(Monitor &monitor, bool asks) : monitor(monitor), asks(asks) {
-    if (asks) monitor.messaging.fetch_add(1, std::memory_order_release);
+  Asking(Monitor &monitor, std::atomic<int> &threads, bool asks) : monitor(monitor), threads(threads), asks(asks) {
+    if (asks && !threads.fetch_add(1)) monitor.messaging.fetch_add(1, std::memory_order_release);
   }
   ~Asking() {
-    if (asks) monitor.messaging.fetch_add(1, std::memory_order_release);
+    if (asks && threads.fetch_sub(1) == 1) monitor.messaging.fetch_add(1, std::memory_order_release);
   }
   Asking(const Asking &) = delete;
   Asking &operator=(const Asking &) = delete;
 
   Monitor &monitor;
+  std::atomic<int> &threads;
   const bool asks;
 };
 
@@ -210,7 +211,7 @@ void Communicator::check_not_lost() const {
 }
 
 void Communicator::load(const std::string &path, double timeout_s) {
-  std::lock_guard<std::mutex> lock(calling_);
+  std::lock_guard<std::shared_mutex> lock(calling_);
   check_not_lost();
   load(path, false, timeout_s);
 }
@@ -346,7 +347,7 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
 }
 
 void Communicator::allgather(void *data, size_t bytes_each, double timeout_s) {
-  std::lock_guard<std::mutex> lock(calling_);
+  std::lock_guard<std::shared_mutex> lock(calling_);
   check_not_lost();
   hccc_bootstrap_error error{};
   if (hccc_bootstrap_allgather(bootstrap_.get(), data, bytes_each, timeout_s, &error))
@@ -441,7 +442,7 @@ void Communicator::check_plan(const Wanted &wanted, const hccc_library &library,
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
   check_words(wanted, n_ranks_);
-  std::lock_guard<std::mutex> lock(calling_);
+  std::lock_guard<std::shared_mutex> lock(calling_);
   check_not_lost();
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
@@ -454,6 +455,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   Called called = called_of(wanted, library, prepared.buffers.in_place && !prepared.apart, ++number_);
   called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
   publish(host_->control(rank_), called);
+  last_library_.store(library.name, std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   Running running(*monitor_, called.number, timeout_);
   std::optional<CopiedBlocks> blocks;
@@ -613,21 +615,25 @@ void Communicator::check(const Message &message) const {
   if (bytes > SLOT_BYTES) reaches(message.at, bytes);  // of short messages nobody else touches the buffer
 }
 
-void Communicator::exchange(const Message *messages, size_t n, const Settings &settings) {
-  std::lock_guard<std::mutex> lock(calling_);
+void Communicator::begin(Exchange &exchange) {
   check_not_lost();
-  messages_->check_own(messages, n);
-  const Asking asking(*monitor_, network_ != nullptr);
+  messages_->check_own(exchange.messages, exchange.n);
+  messages_->begin(exchange);
+}
+
+void Communicator::complete(Exchange &exchange) {
+  std::shared_lock<std::shared_mutex> lock(calling_);
+  const Asking asking(*monitor_, exchanging_, network_ != nullptr);
   try {
-    messages_->exchange(messages, n, settings.timeout_s,
-                        [this, &settings] { return monitor_->describe_silent(settings.timeout_s); });
+    messages_->complete(exchange, [&] { return monitor_->describe_silent(exchange.timeout_s); });
   } catch (const Error &error) {  // other ranks wait for this one; the text names both ends
     abort(error.code, error.what());
     messages_->cancel();
     throw;
   } catch (const std::bad_alloc &) {
+    if (failure_.set(hcccSystemError, "no memory")) monitor_->notify(hcccSystemError, text_of("rank %d: no memory", rank_));
     messages_->cancel();
-    fail(hcccSystemError, "no memory");
+    throw Error(hcccSystemError, "no memory");
   }
 }
 

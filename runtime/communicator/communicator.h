@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 
 #include "failure.h"
@@ -51,9 +52,12 @@ class Communicator {
   void call(const Wanted &wanted, const Settings &settings);
   // Checks a send or receive. Throws Error.
   void check(const Message &message) const;
-  // Makes sends and receives, which go on together; returns when this rank's part is done. Throws
-  // Error.
-  void exchange(const Message *messages, size_t n, const Settings &settings);
+  // Begins sends and receives, which go on together, in the order of these calls. Throws Error.
+  void begin(Exchange &exchange);
+  // Makes them; returns when this rank's part is done. Others may begin meanwhile. Throws Error.
+  void complete(Exchange &exchange);
+  // Returns the name of the library of the last collective; "": there was none.
+  const char *last_library() const { return last_library_.load(std::memory_order_relaxed); }
   // Gathers bytes of all ranks, as hccc_bootstrap_allgather. Throws Error.
   void allgather(void *data, size_t bytes_each, double timeout_s);
   // Ends the communicator with a failure, here and at all ranks, unless it has one.
@@ -152,7 +156,8 @@ class Communicator {
   std::unique_ptr<Mapper> mapper_;  // where memory is a device's
   Staging staging_;
   std::unique_ptr<Messages> messages_;
-  std::mutex calling_;
+  std::shared_mutex calling_;  // of a collective; sends and receives share it
+  std::atomic<int> exchanging_{0};  // threads that make sends and receives
   std::atomic<bool> telling_{false};  // a call waits for what other ranks call
   mutable std::mutex capturing_;           // of the next
   std::set<const void *> captured_;        // buffers of calls in graphs
@@ -162,6 +167,7 @@ class Communicator {
   int window_ = 0;
   int turn_ = 0;  // of the last call
   Scalar scalar_;
+  std::atomic<const char *> last_library_{""};
   std::vector<hccc_rank> turned_;
   int workers_ = 1;
   bool oversubscribed_ = false;

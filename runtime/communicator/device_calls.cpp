@@ -54,7 +54,7 @@ std::string Communicator::describe_mapping() const {
 void *Communicator::register_buffer(void *at, size_t bytes) {
   const bool shared = host_->device_memory() && at && host_->heap().has(at, bytes);
   if (shared) {
-    std::lock_guard<std::mutex> lock(calling_);
+    std::lock_guard<std::shared_mutex> lock(calling_);
     check_not_lost();
     share_with_peers(at, bytes, text_of("registration of %zu bytes at %p", bytes, at), hccc_clock());
   }

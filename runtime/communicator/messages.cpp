@@ -93,9 +93,13 @@ void Messages::forget() {
 }
 
 void Messages::cancel() {
-  if (!far_) return;
-  hccc_transport_cancel(far_);
-  forget();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (far_ && !lost_) {
+    hccc_transport_cancel(far_);
+    forget();
+  }
+  lost_ = true;
+  changed_.notify_all();
 }
 
 void Messages::check_own(const Message *messages, size_t n) const {
@@ -121,31 +125,40 @@ void Messages::check_own(const Message *messages, size_t n) const {
     if (one->peer == rank_) refuse(*one);
 }
 
-void Messages::exchange(const Message *messages, size_t n, double timeout_s,
-                        const std::function<std::string()> &silent) {
-  sending_.clear(), receiving_.clear();
-  open_ = n;
-  any_source_ = false;
-  for (size_t k = 0; k < n; ++k) {
-    const Message &one = messages[k];
-    if (one.sends) {
-      sending_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, nullptr}, nullptr});
-      continue;
-    }
-    any_source_ = any_source_ || one.peer == HCCC_ANY_SOURCE;
-    receiving_.push_back({&one, Phase::WAITING, {nullptr, one.at, one.bytes, -1}, {}, nullptr});
+void Messages::begin(Exchange &exchange) {
+  exchange.open = exchange.n, exchange.done = !exchange.n;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (exchange.done) return;
+  begun_.push_back(&exchange);
+  any_begun_.store(true, std::memory_order_release);
+}
+
+void Messages::complete(Exchange &exchange, const Silent &silent) {
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return exchange.done || lost_ || !moved_; });
+    if (exchange.done) return;
+    if (lost_) throw Error(failure_.code(), failure_.text() + "; " + description(*exchange.messages, rank_));
+    moved_ = true;
   }
-  if (!early_.empty())
-    for (Receiving &one : receiving_) post(one);
+  move_all(exchange, silent);
+  std::lock_guard<std::mutex> lock(mutex_);
+  moved_ = false;
+  changed_.notify_all();
+}
+
+// Moves the messages of all exchanges until those of its own are done.
+void Messages::move_all(Exchange &own, const Silent &silent) {
+  if (const hcccResult_t code = failure_.code()) throw Error(code, failure_.text());
   hccc_backoff backoff = {true, 0};
-  unsigned idle = 0;
-  const unsigned spins = turns_to_spin();
-  unsigned turns = 0;
+  unsigned idle = 0, spins = turns_to_spin(), turns = 0;
   unsigned long long start = 0, idle_since = 0, looked = 0;
   bool all = false;  // rings of ranks that send what nobody receives yet: their later messages may match
-  while (open_) {
+  while (own.open) {
+    if (any_begun_.load(std::memory_order_acquire)) take_begun(), spins = turns_to_spin();
     const bool moved = step(all);
-    if (!open_) break;
+    if (any_done_) remove_done();
+    if (!own.open) break;
     if (moved) {
       idle = 0, idle_since = 0;
       if (++turns % TURNS) continue;
@@ -158,7 +171,7 @@ void Messages::exchange(const Message *messages, size_t n, double timeout_s,
     const unsigned long long now = hccc_clock();
     if (!start) start = looked = now;
     if (now - looked > LOOK_NS) {
-      look(now - start, timeout_s, silent);
+      look(now, silent);
       all = true, looked = now;
     }
     if (moved) continue;
@@ -168,8 +181,54 @@ void Messages::exchange(const Message *messages, size_t n, double timeout_s,
   if (start) host_.control(rank_).waits.store(0, std::memory_order_relaxed);
 }
 
+// Adds the messages of exchanges that have begun to those that move.
+void Messages::take_begun() {
+  const size_t before = receiving_.size();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (Exchange *one : begun_) {
+      exchanges_.push_back(one);
+      open_ += one->n;
+      for (size_t k = 0; k < one->n; ++k) {
+        const Message &message = one->messages[k];
+        if (message.sends) {
+          sending_.push_back({one, &message, Phase::WAITING, {nullptr, message.at, message.bytes, nullptr}, nullptr});
+          continue;
+        }
+        any_source_ = any_source_ || message.peer == HCCC_ANY_SOURCE;
+        receiving_.push_back({one, &message, Phase::WAITING, {nullptr, message.at, message.bytes, -1}, {}, nullptr});
+      }
+    }
+    begun_.clear();
+    any_begun_.store(false, std::memory_order_relaxed);
+  }
+  if (!early_.empty())
+    for (size_t k = before; k < receiving_.size(); ++k) post(receiving_[k]);
+  if (any_done_) remove_done();
+}
 
-// Returns the turns that a wait of this call spins: at least as long as a peer takes for a part.
+// Notes that a message of an exchange is done.
+void Messages::ended(Exchange &exchange) {
+  --open_;
+  if (!--exchange.open) any_done_ = true;
+}
+
+// Removes exchanges that are done, and tells the threads that wait for them.
+void Messages::remove_done() {
+  const auto done = [](const auto &one) { return !one.in->open; };
+  sending_.erase(std::remove_if(sending_.begin(), sending_.end(), done), sending_.end());
+  receiving_.erase(std::remove_if(receiving_.begin(), receiving_.end(), done), receiving_.end());
+  any_source_ = std::any_of(receiving_.begin(), receiving_.end(),
+                            [](const Receiving &one) { return one.of->peer == HCCC_ANY_SOURCE; });
+  any_done_ = false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto middle = std::partition(exchanges_.begin(), exchanges_.end(), [](Exchange *one) { return one->open; });
+  std::for_each(middle, exchanges_.end(), [](Exchange *one) { one->done = true; });
+  exchanges_.erase(middle, exchanges_.end());
+  changed_.notify_all();
+}
+
+// Returns the turns that a wait spins: at least as long as a peer takes for a part.
 unsigned Messages::turns_to_spin() const {
   size_t longest = 0;
   for (const Sending &one : sending_) longest = std::max(longest, one.of->bytes);
@@ -200,7 +259,7 @@ bool Messages::move(Sending &sending) {
   bool ended = false;
   const bool moved = sending.far ? (ended = arrived(sending.far, *sending.of))
                                  : parts_.move(sending.moves, sending.of->peer, &ended);
-  if (ended) sending.phase = Phase::DONE, --open_;
+  if (ended) sending.phase = Phase::DONE, this->ended(*sending.in);
   return moved;
 }
 
@@ -254,7 +313,7 @@ bool Messages::announce(Sending &sending) {
     sending.phase = Phase::MOVING;
   }
   cell.turn.store(static_cast<uint32_t>(peer.sent++ / CELLS + 1), std::memory_order_release);
-  open_ -= sending.phase == Phase::DONE;
+  if (sending.phase == Phase::DONE) ended(*sending.in);
   return true;
 }
 
@@ -347,17 +406,20 @@ void Messages::deliver(Receiving &receiving, const Envelope &envelope, const cha
 
 void Messages::finish(Receiving &receiving) {
   const Message &message = *receiving.of;
-  receiving.phase = Phase::DONE, --open_;
+  receiving.phase = Phase::DONE;
   if (message.status)
     *message.status = {receiving.from.source, receiving.from.tag,
                        receiving.from.bytes / static_cast<size_t>(bytes_of_type(message.type))};
+  ended(*receiving.in);
 }
 
-const Message &Messages::first_open() const {
+// Returns the first message that is not done, of an exchange or of all.
+const Message &Messages::first_open(const Exchange *of) const {
+  const auto open = [of](const auto &one) { return one.phase != Phase::DONE && (!of || one.in == of); };
   for (const Receiving &one : receiving_)
-    if (one.phase != Phase::DONE) return *one.of;
+    if (open(one)) return *one.of;
   for (const Sending &one : sending_)
-    if (one.phase != Phase::DONE) return *one.of;
+    if (open(one)) return *one.of;
   return *(receiving_.empty() ? sending_[0].of : receiving_[0].of);
 }
 
@@ -378,7 +440,7 @@ bool Messages::gone(const Message &message) const {
 }
 
 // Looks, about once a millisecond, for reasons to end: failures, ranks that have left, the deadline.
-void Messages::look(uint64_t waited_ns, double timeout_s, const std::function<std::string()> &silent) {
+void Messages::look(unsigned long long now, const Silent &silent) {
   const Message &first = first_open();
   Control &own = host_.control(rank_);
   own.waits_count.store(first.count, std::memory_order_relaxed);
@@ -396,8 +458,11 @@ void Messages::look(uint64_t waited_ns, double timeout_s, const std::function<st
     if (one.phase != Phase::DONE) check(*one.of);
   for (const Receiving &one : receiving_)
     if (one.phase != Phase::DONE) check(*one.of);
-  if (open_ && timeout_s > 0 && static_cast<double>(waited_ns) * NS > timeout_s)
-    expire(first_open(), timeout_s, silent());
+  for (Exchange *one : exchanges_) {
+    if (!one->since) one->since = now;
+    if (one->open && one->timeout_s > 0 && static_cast<double>(now - one->since) * NS > one->timeout_s)
+      expire(*one, silent());
+  }
 }
 
 // Says what a rank does that this one waits for.
@@ -409,13 +474,14 @@ std::string Messages::state_of(int rank) const {
   return text_of("rank %d is in no send or receive: its last collective was ", rank) + description(last);
 }
 
-void Messages::expire(const Message &first, double timeout_s, const std::string &silent) const {
+void Messages::expire(const Exchange &exchange, const std::string &silent) const {
+  const Message &first = first_open(&exchange);
   std::string who = silent;
   if (who.empty() && first.peer != HCCC_ANY_SOURCE && first.peer != rank_) who = state_of(first.peer);
   if (who.empty()) who = "no rank stands still";
-  const std::string more = open_ > 1 ? text_of(", and %zu more of its group are not done", open_ - 1) : "";
+  const std::string more = exchange.open > 1 ? text_of(", and %zu more of its group are not done", exchange.open - 1) : "";
   throw Error(hcccTimeout,
-              text_of("timed out after %g s: ", timeout_s) + description(first, rank_) + more + "; " + who);
+              text_of("timed out after %g s: ", exchange.timeout_s) + description(first, rank_) + more + "; " + who);
 }
 
 }  // namespace hccc

@@ -1,8 +1,11 @@
 // messages.h: sends and receives between two ranks: their matching by source and tag, and progress.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,8 +38,23 @@ uint64_t packed(const Message &message);
 // Describes what a rank waits for; "": nothing.
 std::string described_wait(const Control &control, int rank);
 
+// Sends and receives that were made together: n of them, which live until all are done.
+struct Exchange {
+  const Message *messages;
+  size_t n;
+  double timeout_s;
+  size_t open = 0;               // that are not done
+  unsigned long long since = 0;  // by hccc_clock(), from about when it waits
+  bool done = false;
+};
+
+// Threads make exchanges at once. One of them, the first that waits for its own, moves the messages
+// of all until its own are done; then the next does. So a message that waits for its other end keeps
+// no later one from going.
 class Messages {
  public:
+  using Silent = std::function<std::string()>;
+
   // far: carries messages between hosts; null: there is one host.
   Messages(const Host &host, const Registrations &registrations, const Failure &failure, hccc_transport *far, int rank,
            bool oversubscribed);
@@ -44,10 +62,12 @@ class Messages {
 
   // Checks that what a rank sends to itself is received in the same group. Throws Error.
   void check_own(const Message *messages, size_t n) const;
-  // Makes n sends and receives, which go on together, and returns when all are done. silent: says
-  // which ranks stand still, for the error at the deadline. Throws Error.
-  void exchange(const Message *messages, size_t n, double timeout_s, const std::function<std::string()> &silent);
-  // Ends what a failed call has under way between hosts, so that no memory of it is touched.
+  // Begins an exchange: its messages come behind those of earlier ones. It must be completed.
+  void begin(Exchange &exchange);
+  // Returns when an exchange is done. silent: says which ranks stand still, for the error at the
+  // deadline. Throws Error; then the caller cancels.
+  void complete(Exchange &exchange, const Silent &silent);
+  // Ends all exchanges of a communicator that is lost, so that no memory of theirs is touched.
   void cancel();
 
  private:
@@ -70,12 +90,14 @@ class Messages {
   };
   enum class Phase { WAITING, MOVING, DONE };
   struct Sending {
+    Exchange *in;
     const Message *of;
     Phase phase;
     Sender moves;
     hccc_transport_message *far = nullptr;  // to another host
   };
   struct Receiving {
+    Exchange *in;
     const Message *of;
     Phase phase;
     Receiver moves;
@@ -83,6 +105,10 @@ class Messages {
     hccc_transport_message *far = nullptr;  // from another host
   };
 
+  void move_all(Exchange &own, const Silent &silent);
+  void take_begun();
+  void remove_done();
+  void ended(Exchange &exchange);
   unsigned turns_to_spin() const;
   bool step(bool all);
   bool announce(Sending &sending);
@@ -97,10 +123,10 @@ class Messages {
   void post(Receiving &receiving);
   void deliver(Receiving &receiving, const Envelope &envelope, const char *inside);
   void finish(Receiving &receiving);
-  void look(uint64_t waited_ns, double timeout_s, const std::function<std::string()> &silent);
+  void look(unsigned long long now, const Silent &silent);
   bool gone(const Message &message) const;
-  [[noreturn]] void expire(const Message &first, double timeout_s, const std::string &silent) const;
-  const Message &first_open() const;
+  [[noreturn]] void expire(const Exchange &exchange, const std::string &silent) const;
+  const Message &first_open(const Exchange *of = nullptr) const;
   std::string state_of(int rank) const;
 
   const Host &host_;
@@ -111,11 +137,20 @@ class Messages {
   Parts parts_;
   std::vector<Peer> peers_;
   std::deque<Early> early_;  // in the order of their coming
+  // Of the thread that moves messages, but what mutex_ is locked for.
+  std::vector<Exchange *> exchanges_;
   std::vector<Sending> sending_;
   std::vector<Receiving> receiving_;
-  size_t open_ = 0;          // of both
+  size_t open_ = 0;            // of both
   uint64_t turn_ = 0;
-  bool any_source_ = false;  // a receive of the call takes any source
+  bool any_source_ = false;    // a receive takes any source
+  bool any_done_ = false;      // an exchange is done and not removed
+  std::mutex mutex_;           // of the next, and of `done` of exchanges
+  std::condition_variable changed_;
+  std::vector<Exchange *> begun_;
+  std::atomic<bool> any_begun_{false};
+  bool moved_ = false;         // by a thread
+  bool lost_ = false;
 };
 
 }  // namespace hccc

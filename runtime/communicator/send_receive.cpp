@@ -24,9 +24,7 @@ void add(const Message &message, hcccComm_t comm, void *stream) {
   } else {
     const auto place = std::make_shared<Calls::Place>();
     part.first = [=] { *place = calls->reserve(); };
-    part.then = [=] {
-      calls->run(*place, [&](const Settings &settings) { comm->of.exchange(messages->data(), messages->size(), settings); });
-    };
+    part.then = [=] { calls->exchange(*place, *messages); };
   }
   group::add(std::move(part));
 }
@@ -40,7 +38,7 @@ hcccResult_t make(Message message, hcccDataType_t type, hcccComm_t comm, void *s
     if (group::open()) return add(message, comm, stream);
     if (stream)
       return comm->calls->enqueue(Request(std::make_shared<std::vector<Message>>(1, message)), stream);
-    comm->calls->run([&](const Settings &settings) { comm->of.exchange(&message, 1, settings); });
+    comm->calls->exchange(message);
   });
 }
 

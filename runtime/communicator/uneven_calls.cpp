@@ -32,8 +32,9 @@ void Communicator::tell_hosts(const OwnBlocks &own, const Called &called, std::v
       messages.push_back(one);
     }
   try {
-    messages_->exchange(messages.data(), messages.size(), timeout_,
-                        [this] { return monitor_->describe_silent(timeout_); });
+    Exchange exchange{messages.data(), messages.size(), timeout_};
+    messages_->begin(exchange);
+    messages_->complete(exchange, [this] { return monitor_->describe_silent(timeout_); });
   } catch (const Error &error) {  // other ranks wait for this one
     messages_->cancel();
     if (failure_.code() != hcccSuccess) throw;

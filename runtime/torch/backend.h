@@ -1,7 +1,9 @@
 // backend.h: a c10d::Backend over a communicator of hccc, for tensors in host memory.
 #pragma once
 
+#include <ATen/ThreadLocalState.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm.h"
@@ -85,6 +87,8 @@ class HcccBackend : public c10d::Backend {
     const char *title;
   };
 
+  // Tells profilers a call's parameters, as PyTorch's own backends do.
+  void record(const Kind &kind, const Tensors &inputs, const Tensors &results, bool asynchronous) const;
   // Makes a call: now, or in the stream where it is asynchronous.
   Answer make(Kind kind, bool asynchronous, Milliseconds timeout, const Tensors &inputs,
               Tensors results, Body body);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -144,7 +145,25 @@ class Comm {
     check(library().hcccAllToAll(send, receive, count, of, handle(), nullptr));
   }
 
-  // Makes sends and receives, which go on together.
+  // Returns the number of the next exchange, when all before it have their place among the
+  // communicator's calls, which is their order. One thread at a time may ask.
+  uint64_t next_exchange() {
+    while (placed_ < exchanges_ && calls() <= before_) std::this_thread::yield();
+    before_ = calls();
+    return ++exchanges_;
+  }
+  // Makes the exchange of a number.
+  void exchange(const std::vector<Message> &messages, uint64_t number) {
+    const struct Ended {
+      ~Ended() {
+        for (uint64_t seen = placed; seen < number && !placed.compare_exchange_weak(seen, number);) continue;
+      }
+      std::atomic<uint64_t> &placed;
+      uint64_t number;
+    } ended{placed_, number};
+    exchange(messages);
+  }
+  // Makes sends and receives, which go on together, and with those of other threads.
   void exchange(const std::vector<Message> &messages) {
     if (messages.empty()) return;
     std::vector<hcccStatus_t> states(messages.size());
@@ -178,6 +197,13 @@ class Comm {
     return found == hcccRemoteError ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
   }
 
+  // Returns the name of the library that the last collective ran by.
+  std::string last_library() const {
+    const char *name = "";
+    if (const hcccComm_t comm = comm_) library().hcccCommLibrary(comm, &name);
+    return name;
+  }
+
   // Ends the communicator, which no thread uses; the second time nothing.
   void end() noexcept {
     if (const hcccComm_t last = comm_.exchange(nullptr)) library().hcccCommDestroy(last);
@@ -191,6 +217,12 @@ class Comm {
   bool ended() const { return ended_; }
 
  private:
+  // Counts the calls that were made.
+  unsigned long long calls() const {
+    unsigned long long made = 0;
+    if (const hcccComm_t comm = comm_) library().hcccCommQuery(comm, &made, nullptr);
+    return made;
+  }
   hcccComm_t handle() const {
     const hcccComm_t found = comm_;
     if (!found) C10_THROW_ERROR(DistBackendError, "hccc: the process group was aborted");
@@ -217,6 +249,9 @@ class Comm {
   Milliseconds timeout_{-1};
   int additions_ = 0;  // of libraries, when `used_` was emptied
   std::set<std::tuple<std::string, int, int, int>> used_;
+  uint64_t exchanges_ = 0;  // that have begun
+  unsigned long long before_ = 0;     // calls that were made before the last of these
+  std::atomic<uint64_t> placed_{0};   // the last exchange that is known to have its place
 };
 
 }  // namespace hccc_torch

@@ -7,7 +7,6 @@ backend, without profiles of collectives and without TORCH_DISTRIBUTED_DEBUG.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +26,6 @@ _OPS = {
 }
 _WORDS = {n: getattr(torch, name) for n, name in MOVED_AS.items()}
 _TYPES = {torch.float8_e4m3fn: "float8e4m3", torch.float8_e5m2: "float8e5m2"}
-_PAUSE_S = 0.001  # lets sends and receives gather, where nobody waits for one
 Body = Callable[[], object]
 Tensors = Sequence[Any]
 
@@ -86,7 +84,6 @@ class PythonWork(dist.Work):  # type: ignore[misc]
         self._error: Exception | None = None
         self._future: Any = torch.futures.Future()
         self.source = -1
-        self.begin: Body | None = None  # makes it, where nothing else does
 
     def run(self, failed: CommunicatorError | None = None) -> None:
         """Makes the call, unless it has failed. Its error is the work's."""
@@ -106,8 +103,6 @@ class PythonWork(dist.Work):  # type: ignore[misc]
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits until it is done. Raises its error, and RuntimeError after the time."""
-        if self.begin is not None:
-            self.begin()
         seconds = timeout.total_seconds() if timeout else None
         if not self._done.wait(seconds or None):
             raise RuntimeError(f"hccc: a work timed out after {seconds} s")
@@ -147,6 +142,10 @@ class PythonWork(dist.Work):  # type: ignore[misc]
         return self._future
 
 
+_Put = Callable[[Communicator, Stream], None]
+_Finish = Callable[[PythonWork], object]
+
+
 class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
     """A process group of one backend, for tensors in host memory."""
 
@@ -161,9 +160,8 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         self._left, self._changing = 0, threading.Lock()
         # Sends and receives have a communicator of their own, and go on together.
         self._beside = None if communicator is None else communicator.split(0, rank)
-        self._posted: list[tuple[Callable[[Communicator], object], PythonWork]] = []
         self._sending = threading.Lock()
-        self._message_stream: Stream | None = None
+        self._message_streams: list[Stream] = []
 
     # What PyTorch asks
 
@@ -207,13 +205,14 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Ends the group after its calls; the second time nothing."""
-        for stream in (self._stream, self._message_stream):
+        for stream in (self._stream, *self._message_streams):
             if stream is not None:
                 stream.destroy()
+        self._message_streams.clear()
         for comm in (self._comm, self._beside):
             if comm is not None:
                 comm.destroy()
-        self._stream = self._message_stream = self._comm = self._beside = None
+        self._stream = self._comm = self._beside = None
 
     def abort(self) -> None:
         """Ends the group at once, at every rank."""
@@ -456,42 +455,39 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         own = [torch.zeros(1)]
         return self._go(opts, lambda: self._call("all_reduce", own, own, "sum"), [])
 
-    def _post(self, put: Callable[[Communicator], object], work: PythonWork) -> PythonWork:
-        """Adds a send or receive to those that wait. They begin when one is awaited, or soon."""
-        with self._changing:
-            self._posted.append((put, work))
-        work.begin = self._begin_posted
-        if self._message_stream is None:
-            self._message_stream = Stream()
-        self._message_stream.then(self._begin_soon)
-        return work
+    def _post(self, put: _Put, finish: _Finish, tensors: Tensors) -> PythonWork:
+        """Makes a send or receive in a stream, beside the others."""
 
-    def _begin_soon(self) -> None:
-        time.sleep(_PAUSE_S)
-        self._begin_posted()
+        def end() -> None:
+            beside.check()
+            finish(work)
 
-    def _begin_posted(self) -> None:
+        work = PythonWork(end, tensors)
+        if self._beside is None:
+            raise dist.DistBackendError("hccc: the process group has ended")
+        beside = self._beside
         with self._sending:
-            with self._changing:
-                posted, self._posted = self._posted, []
-            error = None
+            stream = next((one for one in self._message_streams if one.idle), None)
+            if stream is None:
+                stream = Stream()
+                self._message_streams.append(stream)
             try:
-                if posted and self._beside is not None:
-                    self._beside.set_timeout(self._limit.total_seconds())
-                    with group():
-                        for put, _ in posted:
-                            put(self._beside)
-            except CommunicatorError as found:
-                error = found
-        for _, work in posted:
-            work.run(error)
+                beside.set_timeout(self._limit.total_seconds())
+                put(beside, stream)
+            except CommunicatorError as error:
+                work.run(error)
+            else:
+                stream.then(work.run)
+        return work
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> PythonWork:
         """Sends a tensor to a rank."""
         plain = _moved(_flat([tensors[0].detach()]))
-        return self._post(
-            lambda comm: comm.send(plain, peer, tag), PythonWork(lambda: None, tensors)
-        )
+
+        def put(comm: Communicator, stream: Stream) -> None:
+            comm.send(plain, peer, tag, stream)
+
+        return self._post(put, lambda _: None, tensors)
 
     def recv(self, tensors: Tensors, peer: int | None, tag: int = 0) -> PythonWork:
         """Receives a tensor of a rank, None: of any."""
@@ -499,15 +495,14 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         flat = torch.empty(own.numel(), dtype=own.dtype)
         got: list[Any] = []
 
-        def finish() -> None:
+        def finish(work: PythonWork) -> None:
             work.source = got[0].source
             _spread(flat, [own])
 
-        def put(comm: Communicator) -> None:
-            got.append(comm.recv(_moved(flat), peer, tag))
+        def put(comm: Communicator, stream: Stream) -> None:
+            got.append(comm.recv(_moved(flat), peer, tag, stream))
 
-        work = PythonWork(finish, tensors)
-        return self._post(put, work)
+        return self._post(put, finish, tensors)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> PythonWork:
         """Receives a tensor of any rank."""

@@ -16,7 +16,7 @@ namespace hccc_torch {
   CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce) CALL(hcccAllGather)                  \
   CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)                 \
   CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccGroupStart) CALL(hcccGroupEnd)                  \
-  CALL(hcccGroupCancel) CALL(hcccSendTagged) CALL(hcccRecvTagged)
+  CALL(hcccGroupCancel) CALL(hcccCommQuery) CALL(hcccCommLibrary) CALL(hcccSendTagged) CALL(hcccRecvTagged)
 #define HCCC_TORCH_DEVICE_CALLS(CALL)                                                       \
   CALL(hcccrtGetPlatform) CALL(hcccrtSetPlatform) CALL(hcccrtSetPlatformAuto)               \
   CALL(hcccrtStreamCreateWithFlags) CALL(hcccrtStreamDestroy) CALL(hcccrtLaunchHostFunc)    \

@@ -81,12 +81,17 @@ class OnCpu {
   hcccrtPlatform_t before_ = hcccrtPlatformNone;
 };
 
+// How a queue of messages makes them. next: the number of the next exchange, in the order of these
+// calls; make: makes one, beside those that other threads make.
+struct Exchanges {
+  std::function<uint64_t()> next;
+  std::function<void(const std::vector<Message> &, uint64_t number)> make;
+};
+
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  using Exchange = std::function<void(const std::vector<Message> &)>;
-
-  // exchange: makes messages, in a queue of messages.
-  explicit Queue(Exchange exchange = nullptr) : exchange_(std::move(exchange)) {}
+  // exchanges: of a queue of messages.
+  explicit Queue(std::optional<Exchanges> exchanges = std::nullopt) : exchanges_(std::move(exchanges)) {}
 
   void put(WorkPtr work, bool asynchronous) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -109,14 +114,13 @@ class Queue : public std::enable_shared_from_this<Queue> {
     }
     while (run_one(nullptr)) {
     }
-    hcccrtStream_t stream = nullptr;
+    std::vector<hcccrtStream_t> streams;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      std::swap(stream, stream_);
+      std::swap(streams, streams_);
     }
-    if (!stream) return;
     const OnCpu cpu;
-    library().hcccrtStreamDestroy(stream);  // after the works in it
+    for (const hcccrtStream_t one : streams) library().hcccrtStreamDestroy(one);  // after the works in it
   }
 
  private:
@@ -124,26 +128,62 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // How long a stream lets messages gather: a send alone may wait for a receive that its receiver
   // makes after a send to this rank.
   static constexpr std::chrono::milliseconds PAUSE{1};
+  static constexpr size_t MOST_STREAMS = 16;  // of messages
 
-  // Has the stream run one work. mutex_ is held. A stream's function can put nothing into streams:
-  // its thread runs the work itself, at the function's end.
+  struct Told {
+    std::shared_ptr<Queue> queue;
+    hcccrtStream_t stream;
+  };
+
+  // Has a stream run one work, or all messages that wait then. mutex_ is held. A stream's function can
+  // put nothing into streams: its thread runs the work itself, at the function's end.
   void tell_stream() {
     if (Queues *later = in_stream()) return later->push_back(shared_from_this());
+    if (told_) return;
     const OnCpu cpu;
-    if (!stream_)
-      check_device(library().hcccrtStreamCreateWithFlags(&stream_, hcccrtStreamNonBlocking));
-    auto own = std::make_unique<std::shared_ptr<Queue>>(shared_from_this());
-    check_device(library().hcccrtLaunchHostFunc(stream_, reached, own.get()));
+    const hcccrtStream_t stream = free_stream();
+    if (!stream) return;  // the next that is free runs it
+    auto own = std::make_unique<Told>(Told{shared_from_this(), stream});
+    check_device(library().hcccrtLaunchHostFunc(stream, reached, own.get()));
     own.release();
+    told_ = exchanges_.has_value();
+  }
+
+  // Returns the stream of collectives, or one that makes no messages; null: there are enough.
+  hcccrtStream_t free_stream() {
+    if (!exchanges_ && !streams_.empty()) return streams_[0];
+    if (!free_.empty()) {
+      const hcccrtStream_t found = free_.back();
+      free_.pop_back();
+      return found;
+    }
+    if (streams_.size() == MOST_STREAMS) return nullptr;
+    hcccrtStream_t made = nullptr;
+    check_device(library().hcccrtStreamCreateWithFlags(&made, hcccrtStreamNonBlocking));
+    streams_.push_back(made);
+    return made;
   }
 
   static void reached(void *own) {
-    const std::unique_ptr<std::shared_ptr<Queue>> queue(static_cast<std::shared_ptr<Queue> *>(own));
-    if ((*queue)->exchange_) std::this_thread::sleep_for(PAUSE);
-    Queues told = {*queue};
+    const std::unique_ptr<Told> by(static_cast<Told *>(own));
+    Queues told = {by->queue};
     in_stream() = &told;
-    for (size_t k = 0; k < told.size(); ++k) std::shared_ptr<Queue>(told[k])->run_one(nullptr);
+    if (by->queue->exchanges_) by->queue->make_messages(by->stream);
+    else by->queue->run_one(nullptr);
+    for (size_t k = 1; k < told.size(); ++k) std::shared_ptr<Queue>(told[k])->run_one(nullptr);
     in_stream() = nullptr;
+  }
+
+  void make_messages(hcccrtStream_t stream) {
+    std::this_thread::sleep_for(PAUSE);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      told_ = false;  // messages from now on have another stream, as this one may wait long
+    }
+    while (run_one(nullptr)) {
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_.push_back(stream);
   }
 
   // The queues that this thread, in a stream's function, has to run a work of; null outside.
@@ -157,7 +197,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool run_one(const HcccWork *unless) {
     std::vector<WorkPtr> works;
     {
-      const std::lock_guard<std::mutex> alone(running_);
+      std::unique_lock<std::mutex> alone(running_);
       {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (works_.empty() || (unless && unless->begun_)) return false;
@@ -165,11 +205,16 @@ class Queue : public std::enable_shared_from_this<Queue> {
           works.push_back(std::move(works_.front()));
           works_.pop_front();
           works.back()->begun_ = true;
-        } while (exchange_ && !works_.empty());
+        } while (exchanges_ && !works_.empty());
       }
       std::exception_ptr error;
       try {
-        run(works);
+        uint64_t number = 0;
+        if (exchanges_) {
+          number = exchanges_->next();
+          alone.unlock();  // later messages join
+        }
+        run(works, number);
       } catch (...) {
         error = std::current_exception();
       }
@@ -179,11 +224,11 @@ class Queue : public std::enable_shared_from_this<Queue> {
     return true;
   }
 
-  void run(const std::vector<WorkPtr> &works) {
+  void run(const std::vector<WorkPtr> &works, uint64_t number) {
     std::vector<Message> messages;
     for (const WorkPtr &work : works)
       if (work->message_) messages.push_back(*work->message_);
-    if (exchange_) exchange_(messages);
+    if (exchanges_) exchanges_->make(messages, number);
     for (const WorkPtr &work : works) {
       const HcccWork::Body body = std::move(work->body_);
       work->body_ = nullptr;
@@ -191,11 +236,12 @@ class Queue : public std::enable_shared_from_this<Queue> {
     }
   }
 
-  const Exchange exchange_;
+  const std::optional<Exchanges> exchanges_;
   std::mutex running_;  // locked before mutex_
   std::mutex mutex_;
   std::deque<WorkPtr> works_;
-  hcccrtStream_t stream_ = nullptr;
+  std::vector<hcccrtStream_t> streams_, free_;
+  bool told_ = false;  // a stream will make the messages that wait
   bool ended_ = false;
 };
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,6 +170,41 @@ def with_plain_calls(c: Communicator) -> bool:
 
 def test_plain_calls_of_every_type_and_streams() -> None:
     assert run(2, with_plain_calls) == [True] * 2
+
+
+def alone(c: Communicator, bytes: int) -> bool:
+    """Has a send, and a receive in a thread, wait alone: later messages go on, and end them."""
+    n, me = c.n_ranks, c.rank
+    to, source = (me + 1) % n, (me - 1) % n
+    c.set_timeout(20)
+    first, second = Stream(), Stream()
+    out, into, back = pattern(me, to, 0, bytes), np.zeros(bytes, np.uint8), np.zeros(8, np.uint8)
+    c.send(out, to, stream=first)
+    time.sleep(0.05)  # it waits for its receiver, who does the same
+    c.recv(into, source, stream=second)
+    second.synchronize()
+    first.synchronize()
+    c.check()
+    assert np.array_equal(into, pattern(source, me, 0, bytes))
+    waits = threading.Thread(target=c.recv, args=(back, to, 1))
+    waits.start()
+    time.sleep(0.05)
+    into[:] = 0
+    with group():
+        c.send(out, to)
+        c.recv(into, source)
+    assert np.array_equal(into, pattern(source, me, 0, bytes))
+    assert waits.is_alive()  # the next rank answers only when it is told
+    c.send(np.zeros(1, np.uint8), to, 2)
+    c.recv(np.zeros(1, np.uint8), source, 2)
+    c.send(pattern(me, source, 1, 8), source, 1)
+    waits.join()
+    assert np.array_equal(back, pattern(to, me, 1, 8))
+    return True
+
+
+def test_a_message_that_waits_keeps_no_later_one() -> None:
+    assert run(3, alone, 300_000) == [True] * 3
 
 
 def refused(c: Communicator) -> bool:
@@ -376,44 +414,51 @@ class TestHosts:
 
 
 class Step(NamedTuple):
-    """A step of a random program: messages of one group, or a collective; some ranks are late."""
+    """A step of a random program: messages of one group, or apart, in streams; a collective."""
 
     messages: tuple[tuple[int, int, int, int], ...]  # source, target, tag, bytes
     collective: bool
     any_source: bool
     shared: bool
+    apart: bool
 
 
 RANKS = 3
 _RANK = st.integers(0, RANKS - 1)
 _BYTES = st.sampled_from([0, 1, 8, 40, 41, 2048, 2049, 32769, 70_001, 300_000])
 _MESSAGES = st.lists(st.tuples(_RANK, _RANK, st.integers(0, 2), _BYTES), max_size=6).map(tuple)
-_PROGRAMS = st.lists(
-    st.builds(Step, _MESSAGES, st.booleans(), st.booleans(), st.booleans()), min_size=5, max_size=20
-)
+_PROGRAMS = st.lists(st.builds(Step, _MESSAGES, *[st.booleans()] * 4), min_size=5, max_size=20)
 
 
 def performs(c: Communicator, sums: Path, programs: list[list[Step]]) -> bool:
     """Runs programs of matched sends, receives and collectives, against what must come."""
     me = c.rank
     loaded(c, sums)
+    streams = [Stream() for _ in range(3)]
     for program in programs:
         for number, step in enumerate(program):
+            if step.apart:
+                step = step._replace(messages=tuple(m for m in step.messages if m[0] != m[1]))
+            turns = iter(streams[k % 3] if step.apart else None for k in count())
             into = [(m, placed(c, m[3], step.shared)) for m in step.messages if m[1] == me]
             x = np.full(10, me + number, np.float32)
-            with group():
+            sent = []  # lives until it is done
+            with nullcontext() if step.apart else group():
                 if step.collective:
                     c.all_reduce(x)
                 for source, target, tag, bytes in step.messages:
                     if source == me:
                         out = placed(c, bytes, not step.shared)
                         out[:bytes] = pattern(me, target, tag + number, bytes)
-                        c.send(out[:bytes], target, tag + 3 * number)
+                        sent.append(out)
+                        c.send(out[:bytes], target, tag + 3 * number, next(turns))
                 got = []
                 for (source, _, tag, bytes), buffer in into:
                     alone = sum(m[1] == me and m[2] == tag for m in step.messages) == 1
                     peer = None if alone and step.any_source else source
-                    got.append(c.recv(buffer[:bytes], peer, tag + 3 * number))
+                    got.append(c.recv(buffer[:bytes], peer, tag + 3 * number, next(turns)))
+            for stream in streams if step.apart else ():
+                stream.synchronize()
             if step.collective:
                 assert np.array_equal(x, np.full(10, 3 * number + 3))
             for ((source, _, tag, bytes), buffer), one in zip(into, got, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,7 @@ import pytest
 import hccc.runtime.torch
 import hccc.torch
 from hccc.base.diagnostics import fail
+from hccc.runtime.torch.extension import extension
 from hccc.runtime.torch.installed import torch
 
 dist: Any = torch.distributed
@@ -33,6 +35,8 @@ def joined() -> Iterator[None]:
     torch.set_num_threads(1)
     if "HCCC_TEST_PYTHON" in os.environ:  # as if there were no compiler
         setattr(hccc.runtime.torch, "extension", _no_compiler)  # noqa: B010
+    else:
+        extension()  # or a mistake in it would test the one in Python
     dist.init_process_group("hccc")
     GROUPS.update(hccc=dist.group.WORLD, gloo=dist.new_group(backend="gloo"))
     yield
@@ -290,6 +294,24 @@ def messages() -> None:
         work.wait()
 
 
+def computing() -> None:
+    """Computes between a send and a receive, so that each has begun alone; awaits either first."""
+    n, r = _size(), _rank()
+    after, before = (r + 1) % n, (r - 1) % n
+    for send_first in (True, False):
+        for wait_first in (0, 1):
+            sent, got = torch.full((100_000,), float(r)), torch.zeros(100_000)
+            makes = [lambda s=sent: dist.isend(s, after), lambda g=got: dist.irecv(g, before)]
+            works = []
+            for make in makes if send_first else reversed(makes):
+                works.append(make())
+                time.sleep(0.02)  # the stream makes it meanwhile
+            dist.barrier()
+            works[wait_first].wait()
+            works[1 - wait_first].wait()
+            assert torch.equal(got, torch.full_like(got, float(before)))
+
+
 def coalesced() -> None:
     n = _size()
     for asynchronous in (False, True):
@@ -363,11 +385,37 @@ def registered() -> None:
 
 
 def profiled() -> None:
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(record_shapes=True) as profile:
         dist.all_reduce(torch.ones(3))
+        dist.all_reduce(torch.ones(3), async_op=True).wait()
         dist.barrier()
-    names = {event.key for event in profile.key_averages()}
-    assert {"hccc:all_reduce", "hccc:barrier"} <= names
+    names = [event.key for event in profile.key_averages()]
+    assert {"hccc:all_reduce", "hccc:barrier", f"hccc:by allreduce_{_size()}"} <= set(names)
+    counts = {event.key: event.count for event in profile.key_averages()}
+    assert counts["record_param_comms"] == counts[f"hccc:by allreduce_{_size()}"] == 3
+
+
+def loaded() -> None:
+    """Loads kernels for one group, then for all: others have none of them."""
+    one, other = dist.new_group(), dist.new_group()
+    place = os.environ["HCCC_TEST_KERNELS"]
+
+    def works(group: Any) -> bool:
+        x = torch.ones(5)
+        try:
+            dist.all_reduce(x, group=group)
+        except dist.DistBackendError as error:
+            assert "Allreduce" in str(error), error
+            return False
+        return torch.equal(x, torch.full((5,), float(_size())))
+
+    assert not works(one)
+    hccc.torch.load(place, one)
+    assert works(one)
+    assert not works(other)
+    hccc.torch.load(place)
+    assert works(other)
+    assert works(dist.group.WORLD)
 
 
 def functional() -> None:

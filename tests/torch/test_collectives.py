@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, needs_torch]
 COLLECTIVES = (
     *("all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter"),
     *("reduce_scatter", "all_to_all", "all_to_all_uneven", "messages", "coalesced", "objects"),
-    "groups",
+    *("groups", "computing"),
 )
 MORE = (
     *("all_reduce_types", "layouts", "futures", "registered", "profiled", "functional"),
@@ -29,6 +29,11 @@ def test_collectives_are_as_gloos(n: int, cases: tuple[str, ...], tmp_path: Path
 def test_collectives_without_a_compiler_are_as_gloos(tmp_path: Path) -> None:
     variables = {**environment(2, tmp_path), "HCCC_TEST_PYTHON": "1"}
     run(2, "cases", (*COLLECTIVES, "layouts", "refused"), variables)
+
+
+def test_kernels_are_loaded_for_a_group_or_all(tmp_path: Path) -> None:
+    place = environment(2, tmp_path)["HCCC_LIBRARIES"]
+    run(2, "cases", ("loaded",), {"HCCC_TEST_KERNELS": place, "HCCC_STANDARD": "0"})
 
 
 def test_collectives_need_no_libraries() -> None:

@@ -42,8 +42,8 @@
  * Streams. `stream` is a stream of the device layer's CPU platform (hcccrt.h, an hcccrtStream_t):
  * the call is checked, put into the stream, and runs when the stream reaches it.
  * hcccCommGetAsyncError and every later call return errors that happen then. Calls of one
- * communicator run in the order in which they were made, whatever their streams; calls of different
- * communicators run concurrently. A stream that is captured puts the call into its graph. Null: the
+ * communicator run in the order in which they were made, whatever their streams, but sends and
+ * receives, which only begin in it; calls of different communicators run concurrently. A stream that is captured puts the call into its graph. Null: the
  * call returns when this rank's part is done; it is ordered with the communicator's other calls,
  * and with no stream.
  *
@@ -61,7 +61,8 @@
  * Hosts. Ranks of other hosts are reached by UCX, which is loaded at run time
  * (docs/network-transport.md), with libraries that were compiled for a cluster of nodes.
  *
- * Threads. A communicator serves one call at a time; other threads wait. One thread may have
+ * Threads. A communicator serves one collective at a time; other threads wait. Sends and receives of
+ * several threads go on together. One thread may have
  * several ranks, with calls in streams or groups. hcccCommAbort may be called from any thread, at
  * any time. Children of fork() have no part in their parent's communicators:
  * calls return hcccInvalidUsage, hcccCommDestroy and hcccCommAbort free what the child has of it,
@@ -205,6 +206,9 @@ hcccResult_t hcccCommUserRank(hcccComm_t comm, int *rank);
 hcccResult_t hcccCommCuDevice(hcccComm_t comm, int *device);
 /* Returns the platform of its libraries: "cpu", "cuda" or "hip". */
 hcccResult_t hcccCommPlatform(hcccComm_t comm, const char **platform);
+/* Returns the name of the library that its last collective ran by, as HCCC_DEBUG=INFO reports it of
+ * each; "" before the first. It lives as long as the communicator. */
+hcccResult_t hcccCommLibrary(hcccComm_t comm, const char **name);
 
 /* Gathers bytes of all ranks, in host memory, by the connections through which they have met; all
  * call it. data: bytes_each of every rank, by rank; this rank's are there. */
@@ -315,7 +319,8 @@ hcccResult_t hcccAllToAllv(const void *send, const size_t *send_counts, const si
  * same type and count, of a tagged receive at most its count. Otherwise it is an error at both
  * ranks, which names both, and the communicator is lost. Small messages (2,048 bytes; between hosts UCX
  * decides) are sent before they are received, longer ones wait for their receiver. All sends and receives of a group
- * and a communicator go on together, as one call, in one stream; what a rank sends to itself it
+ * and a communicator go on together, as one call, in one stream, and with those of other streams and
+ * threads: one that waits for its other end keeps no later one; what a rank sends to itself it
  * receives in the same group. Only the two ranks take part: collectives do not count them, but are
  * ordered with them within a rank. It is an error by HCCC_TIMEOUT where one rank waits in a
  * collective for another that waits in a send or receive for the first. */
