@@ -407,7 +407,7 @@ def loaded() -> None:
         except dist.DistBackendError as error:
             assert "Allreduce" in str(error), error
             return False
-        return torch.equal(x, torch.full((5,), float(_size())))
+        return bool(torch.equal(x, torch.full((5,), float(_size()))))
 
     assert not works(one)
     hccc.torch.load(place, one)
