@@ -1,5 +1,5 @@
 """hccc.torch: hccc as a backend of PyTorch's process groups."""
 
-from hccc.runtime.torch import empty, load
+from hccc.runtime.torch import empty, load, use_allocator
 
-__all__ = ["empty", "load"]
+__all__ = ["empty", "load", "use_allocator"]

@@ -28,7 +28,7 @@ from hccc.runtime.torch import kernels, meeting
 from hccc.runtime.torch.extension import extension
 from hccc.runtime.torch.installed import torch
 
-__all__ = ["empty", "load"]
+__all__ = ["empty", "load", "use_allocator"]
 
 
 def load(place: Path | str, group: Any = None) -> None:
@@ -54,6 +54,16 @@ def empty(*shape: int, dtype: Any = None) -> Any:
     sizes: Sequence[int] = shape
     memory = torch.from_numpy(allocate(prod(sizes) * type_.itemsize, "uint8"))
     return memory.view(type_).view(sizes)
+
+
+def use_allocator(least: int = 1 << 16) -> None:
+    """Makes the memory of every tensor of the CPU that has at least so many bytes such that the
+    other ranks reach it, from now on; 0: of none.
+
+    A child of fork() shares it, so that what one of them writes the other sees. Raises UserError
+    E412 to E414 without the backend of C++.
+    """
+    extension().use_allocator(least)
 
 
 def _create(options: Any, _: Any) -> Any:

@@ -16,6 +16,8 @@ using TensorLists = std::vector<Tensors>;
 
 // Makes an uninitialized tensor of bytes in memory that the other ranks reach.
 at::Tensor registered_bytes(int64_t bytes);
+// Has tensors of the CPU of at least so many bytes made in such memory, from now on; 0: none.
+void use_allocator(size_t least);
 
 class HcccBackend : public c10d::Backend {
  public:

@@ -13,10 +13,7 @@ class Blocks {
   enum Use { READ, WRITE, BOTH };
 
   Blocks(std::vector<at::Tensor> tensors, Use use) : tensors_(std::move(tensors)), use_(use) {
-    if (together()) {
-      data_ = tensors_.empty() ? nullptr : tensors_[0].data_ptr();
-      return;
-    }
+    if (together()) return;
     int64_t elements = 0;
     for (const at::Tensor &t : tensors_) elements += t.numel();
     copy_ = at::empty({elements}, tensors_[0].options().memory_format(std::nullopt));
@@ -34,12 +31,15 @@ class Blocks {
   }
 
  private:
-  bool together() const {
+  // Returns whether the tensors follow one another, those of no elements aside.
+  bool together() {
     const char *next = nullptr;
     for (const at::Tensor &t : tensors_) {
+      if (!t.numel()) continue;
       if (!t.is_contiguous()) return false;
-      const char *at = static_cast<const char *>(t.data_ptr());
+      char *at = static_cast<char *>(t.data_ptr());
       if (next && at != next) return false;
+      if (!next) data_ = at;
       next = at + t.nbytes();
     }
     return true;

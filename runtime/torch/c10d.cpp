@@ -1,10 +1,12 @@
 // c10d.cpp: the Python module of the backend.
-#include "backend.h"
+#include <c10/core/CPUAllocator.h>
 
+#include "backend.h"
 #include "blocks.h"
 
 #include "backend.inc"
 #include "collectives.inc"
+#include "memory.inc"
 
 namespace {
 
@@ -26,5 +28,6 @@ PYBIND11_MODULE(hccc_c10d, module) {
     library().open(reinterpret_cast<void *>(runtime), reinterpret_cast<void *>(device_layer));
   });
   module.def("backend", &made);
+  module.def("use_allocator", &use_allocator);
   module.def("look_again", [] { ++Finder::additions(); });
 }

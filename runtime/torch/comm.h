@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <memory>
 #include <set>
@@ -41,6 +42,12 @@ class __attribute__((visibility("hidden"))) Finder {
   std::vector<std::string> operator()(const char *collective, int root, int type, int op) const {
     const py::gil_scoped_acquire lock;
     return function_(collective, root, type, op).cast<std::vector<std::string>>();
+  }
+
+  // Makes that of a group of so many ranks which is split from this one.
+  std::shared_ptr<Finder> of(int size) const {
+    const py::gil_scoped_acquire lock;
+    return std::make_shared<Finder>(function_.attr("of")(size));
   }
 
  private:
@@ -143,6 +150,36 @@ class Comm {
     if (size_ == 1) return copy(send, receive, count, of);
     use("alltoall", -1, of);
     check(library().hcccAllToAll(send, receive, count, of, handle(), nullptr));
+  }
+
+  // The uneven ones. A block of each rank follows the one before; lengths are in elements, zero too.
+  using Lengths = std::vector<size_t>;
+  void all_gather_v(const void *send, void *receive, const Lengths &lengths, hcccDataType_t of) {
+    const size_t own = lengths[static_cast<size_t>(rank_)];
+    if (size_ == 1) return copy(send, receive, own, of);
+    use("allgatherv", -1, of);
+    check(library().hcccAllGatherv(send, own, receive, lengths.data(), nullptr, of, handle(), nullptr));
+  }
+  void reduce_scatter_v(const void *send, void *receive, const Lengths &lengths, const Reduction &by) {
+    if (size_ == 1) return copy(send, receive, lengths[0], by.type);
+    use("reducescatterv", -1, by.type, by.op);
+    check(library().hcccReduceScatterv(send, lengths.data(), nullptr, receive, by.type, by.op, handle(), nullptr));
+  }
+  void all_to_all_v(const void *send, const Lengths &sent, void *receive, const Lengths &received, hcccDataType_t of) {
+    if (size_ == 1) return copy(send, receive, sent[0], of);
+    use("alltoallv", -1, of);
+    check(library().hcccAllToAllv(send, sent.data(), nullptr, receive, received.data(), nullptr, of, handle(), nullptr));
+  }
+
+  // Returns whether a library of one's own does a collective, at all ranks or at none.
+  bool has(const char *collective, hcccDataType_t of) {
+    if (size_ == 1) return true;
+    use(collective, -1, of);
+    std::string name = collective;
+    name[0] = static_cast<char>(std::toupper(name[0]));
+    hcccCan_t found = hcccCanNot;
+    check(library().hcccCommCan(handle(), name.c_str(), -1, of, hcccSum, &found));
+    return found == hcccCanNow;
   }
 
   // Returns the number of the next exchange, when all before it have their place among the

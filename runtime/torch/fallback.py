@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hccc.base.dtypes import MOVED_AS, reduces
-from hccc.runtime.communicator import Communicator, CommunicatorError, group
+from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.torch.installed import torch
@@ -291,21 +291,25 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
             for path in self._find(name, root, number, REDUCTIONS.index(op) if op else -1):
                 self._comm.load(Path(path))
 
+    def _call_v(
+        self, name: str, sent: Tensors, received: Tensors, *blocks: Tensors, op: str = ""
+    ) -> None:
+        """Makes an uneven collective. blocks: tensors of the lengths that it takes."""
+        flat = _flat(sent)
+        into = torch.empty(sum(t.numel() for t in received), dtype=flat.dtype)
+        given = [flat, into] if op else [_moved(flat), _moved(into)]
+        if self._comm is None:
+            into.copy_(flat)
+        else:
+            self._load(name, given[0].dtype, op, -1)
+            lengths = ([t.numel() for t in of] for of in blocks)
+            words = {"op": op} if op else {}
+            getattr(self._comm, name)(*given, *lengths, **words)
+        _spread(into, received)
+
     def _exchange(self, sent: Tensors, received: Tensors) -> None:
         """Sends a tensor to each rank, and receives one of each, of any lengths."""
-        received[self._rank].copy_(sent[self._rank].view(received[self._rank].shape))
-        if self._comm is None:
-            return
-        flat = [torch.empty(one.numel(), dtype=one.dtype) for one in received]
-        with group():
-            for peer in (r for r in range(self._n) if r != self._rank):
-                if sent[peer].numel():
-                    self._comm.send(_moved(_flat([sent[peer]])), peer)
-                if flat[peer].numel():
-                    self._comm.recv(_moved(flat[peer]), peer)
-        for peer, one in enumerate(flat):
-            if peer != self._rank:
-                _spread(one, [received[peer]])
+        self._call_v("all_to_all_v", sent, received, sent, received)
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> PythonWork:
         """Reduces tensors into every rank."""
@@ -354,7 +358,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
 
         def body() -> None:
             if len({t.numel() for t in received}) > 1:
-                self._exchange(sent * self._n, received)
+                self._call_v("all_gather_v", sent, received, received)
             else:
                 self._call("all_gather", sent, received)
 
@@ -402,8 +406,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         def body() -> None:
             if len({t.numel() for t in sent}) == 1:
                 return self._call("reduce_scatter", sent, received, op)
-            for root, one in enumerate(sent):
-                self._call("reduce", [one], received if root == self._rank else [], op, root)
+            self._call_v("reduce_scatter_v", sent, received, sent, op=op)
 
         return self._go(opts, body, received)
 

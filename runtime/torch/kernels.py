@@ -13,7 +13,7 @@ from hccc.base.files.plain import is_plain
 from hccc.base.files.reading import read_text_in
 from hccc.base.limits import PLAN_BYTES
 from hccc.ir import catalogue_json
-from hccc.ir.collective import Collective, collective_named
+from hccc.ir.collective import Collective, spelled
 from hccc.ir.names import PLAN_FILE
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
 from hccc.runtime.communicator.kernels import built
@@ -72,6 +72,10 @@ class Finder:
         self._group, self._n_ranks = group, n_ranks
         self._found: set[Path] = set()
 
+    def of(self, n_ranks: int) -> Finder:
+        """Makes the finder of a group that is split from this one."""
+        return Finder(self._group, n_ranks)
+
     def __call__(self, collective: str, root: int, type_: int, op: int) -> list[str]:
         """Builds the libraries that fit a call, and lists those that were not listed before, in
         the order in which they were added. root, op: -1 for none. Raises UserError E41x."""
@@ -89,7 +93,7 @@ class Finder:
     def _fits(self, place: Path, collective: str, root: int) -> bool:
         found = _collective_of(place)
         return (
-            found.op is collective_named(collective)
+            (found.op, found.uneven) == spelled(collective.replace("_", ""))
             and found.n_ranks == self._n_ranks
             and (root < 0 or found.root == root)
         )

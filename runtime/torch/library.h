@@ -11,11 +11,12 @@
 namespace hccc_torch {
 
 #define HCCC_TORCH_CALLS(CALL)                                                                  \
-  CALL(hcccGetLastError) CALL(hcccCommInitRank) CALL(hcccCommSplit) CALL(hcccCommLoad)          \
+  CALL(hcccGetLastError) CALL(hcccCommInitRank) CALL(hcccCommSplit) CALL(hcccCommLoad) CALL(hcccCommCan) \
   CALL(hcccCommSetTimeout) CALL(hcccCommGetAsyncError) CALL(hcccCommDestroy) CALL(hcccCommAbort) \
   CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce) CALL(hcccAllGather)                  \
   CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)                 \
-  CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccGroupStart) CALL(hcccGroupEnd)                  \
+  CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccAllGatherv)                         \
+  CALL(hcccReduceScatterv) CALL(hcccAllToAllv) CALL(hcccGroupStart) CALL(hcccGroupEnd)          \
   CALL(hcccGroupCancel) CALL(hcccCommQuery) CALL(hcccCommLibrary) CALL(hcccSendTagged) CALL(hcccRecvTagged)
 #define HCCC_TORCH_DEVICE_CALLS(CALL)                                                       \
   CALL(hcccrtGetPlatform) CALL(hcccrtSetPlatform) CALL(hcccrtSetPlatformAuto)               \

@@ -23,7 +23,10 @@ from tests.test_architecture import ROOT
 
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("[0-9]*.md"))]
-REASONS = ("needs a GPU", "needs other hosts", "takes ten minutes", "runs all tests")
+REASONS = (
+    *("needs a GPU", "needs other hosts", "needs PyTorch"),
+    *("takes ten minutes", "runs all tests"),
+)
 INSTALLS = (
     "python3 -m venv ",
     ". .venv/bin/activate",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,13 +85,6 @@ def all_reduce() -> None:
         _equal(partial(one, (3, 5), dtype, Op.SUM))
     for shape in ((), (0,), (1,), (300_001,)):
         _equal(partial(one, shape, torch.float32, Op.SUM))
-
-
-def standard() -> None:
-    """Makes a call without libraries of one's own."""
-    x = torch.full((1000,), float(_rank()))
-    dist.all_reduce(x)
-    assert torch.equal(x, torch.full((1000,), _size() * (_size() - 1) / 2))
 
 
 def all_reduce_types() -> None:
@@ -373,6 +367,13 @@ def futures() -> None:
     assert all(one.is_completed() for one in works)
 
 
+def _reached(x: Any) -> bool:
+    """Tells whether the other ranks reach a tensor's memory."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    spans = (line.split()[0].split("-") for line in lines if "hccc-heap" in line)
+    return any(int(begin, 16) <= x.data_ptr() < int(end, 16) for begin, end in spans)
+
+
 def registered() -> None:
     x = hccc.torch.empty(3, 4, dtype=torch.float64)
     assert x.shape == (3, 4)
@@ -381,7 +382,62 @@ def registered() -> None:
     assert torch.equal(x, torch.full((3, 4), float(_size()), dtype=torch.float64))
     backend = GROUPS["hccc"]._get_backend(torch.device("cpu"))
     assert backend.supports_tensor_alloc(torch.device("cpu"))
-    assert backend.allocate_tensor(5, dtype=torch.int64, device=torch.device("cpu")).shape == (5,)
+    y = backend.allocate_tensor(5, dtype=torch.int64, device=torch.device("cpu"))
+    assert y.shape == (5,)
+    assert _reached(x)
+    assert _reached(y)
+    assert not _reached(torch.empty(5))
+
+
+def allocated() -> None:
+    """Has hccc allocate large tensors, and no longer; a child of fork() has them too."""
+    hccc.torch.use_allocator(4096)
+    try:
+        x, small = torch.ones(5000), torch.ones(3)
+        doubled = x * 2
+        child = os.fork()
+        if not child:
+            x[0] = 7
+            os._exit(int(float(torch.full((5000,), 3.0)[4999]) != 3.0))
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        hccc.torch.use_allocator(0)
+    assert [_reached(one) for one in (x, doubled, small)] == [True, True, False]
+    assert x[:2].tolist() == [7, 1]
+    assert not _reached(torch.ones(5000))
+    dist.all_reduce(doubled)
+    assert torch.equal(doubled, torch.full((5000,), 2.0 * _size()))
+
+
+def split() -> None:
+    """Splits a group, as dist.split_group does where there is an accelerator."""
+    n, r = _size(), _rank()
+    for k, parts in enumerate(([[0], list(range(1, n))], [[0, n - 1]])):
+        ranks = next((part for part in parts if r in part), parts[0])
+        part = dist.group.WORLD.split_group(ranks, group_name=f"split{k}")
+        assert (part is None) == (r not in ranks)
+        if part is not None:
+            assert (part.rank(), part.size()) == (ranks.index(r), len(ranks))
+            x = torch.full((3,), float(r))
+            part.allreduce([x]).wait()
+            assert torch.equal(x, torch.full((3,), float(sum(ranks))))
+    dist.barrier()
+
+
+def two_backends() -> None:
+    """Has hccc for tensors of the CPU beside another backend for others, as NCCL is."""
+    group = dist.new_group(backend="cpu:hccc,cuda:gloo")
+    names = [group._get_backend(torch.device(device)).name() for device in ("cpu", "cuda")]
+    assert names == ["hccc", "gloo"]
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    assert torch.equal(x, torch.full((3,), float(_size())))
+    found: list[Any] = [None] * _size()
+    dist.all_gather_object(found, _rank(), group=group)
+    assert found == list(range(_size()))
+    dist.destroy_process_group(group)
+    with pytest.raises(ValueError, match="on meta"):
+        GROUPS["hccc"]._get_backend(torch.device("cpu")).allreduce([torch.ones(3, device="meta")])
 
 
 def profiled() -> None:
@@ -393,6 +449,18 @@ def profiled() -> None:
     assert {"hccc:all_reduce", "hccc:barrier", f"hccc:by allreduce_{_size()}"} <= set(names)
     counts = {event.key: event.count for event in profile.key_averages()}
     assert counts["record_param_comms"] == counts[f"hccc:by allreduce_{_size()}"] == 3
+
+
+def detail() -> None:
+    """Checks PyTorch's comparison of calls (TORCH_DISTRIBUTED_DEBUG=DETAIL) around the backend."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
+    model(_random(2, 3)).sum().backward()
+    gradients = [float(one.grad.sum()) for one in model.parameters()]
+    found: list[Any] = [None] * _size()
+    dist.all_gather_object(found, gradients)
+    assert found == [gradients] * _size()
+    with pytest.raises(RuntimeError, match="mismatch"):
+        dist.all_reduce(torch.ones(_rank() + 1))
 
 
 def loaded() -> None:

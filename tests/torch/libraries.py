@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hccc.ir.collective import ROOTED, OpType
@@ -61,4 +62,8 @@ def _emitted(n: int, folder: Path) -> Path:
         name = f"{op.value.lower()}_{n}" + (f"_{root}" if op in ROOTED else "")
         made: Program = plans.program(name, op, n, rows, chunks=chunks, root=root)
         plans.written(plans.compiled(made), place / name)
+        if op in (OpType.ALLTOALL, OpType.REDUCESCATTER):  # Allgatherv goes by messages then
+            blocks = replace(made.collective, uneven=True)
+            uneven = replace(made, name=f"{op.value.lower()}v_{n}", collective=blocks)
+            plans.written(plans.compiled(uneven), place / uneven.name)
     return place

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import some
 from tests.torch.job import needs_torch, run
 from tests.torch.libraries import environment
 
@@ -17,17 +18,18 @@ COLLECTIVES = (
 )
 MORE = (
     *("all_reduce_types", "layouts", "futures", "registered", "profiled", "functional"),
-    *("monitored", "sparse", "refused"),
+    *("monitored", "sparse", "refused", "allocated", "split", "two_backends"),
 )
+ALL = (*COLLECTIVES, *MORE)
 
 
-@pytest.mark.parametrize(("n", "cases"), [(2, (*COLLECTIVES, *MORE)), (4, COLLECTIVES)])
+@pytest.mark.parametrize(("n", "cases"), some([(3, ALL), (2, ALL), (4, COLLECTIVES)], 3))
 def test_collectives_are_as_gloos(n: int, cases: tuple[str, ...], tmp_path: Path) -> None:
     run(n, "cases", cases, environment(n, tmp_path))
 
 
 def test_collectives_without_a_compiler_are_as_gloos(tmp_path: Path) -> None:
-    variables = {**environment(2, tmp_path), "HCCC_TEST_PYTHON": "1"}
+    variables = {**environment(2, tmp_path), "HCCC_TEST_PYTHON": "1", "HCCC_STANDARD": "1"}
     run(2, "cases", (*COLLECTIVES, "layouts", "refused"), variables)
 
 
@@ -36,5 +38,6 @@ def test_kernels_are_loaded_for_a_group_or_all(tmp_path: Path) -> None:
     run(2, "cases", ("loaded",), {"HCCC_TEST_KERNELS": place, "HCCC_STANDARD": "0"})
 
 
-def test_collectives_need_no_libraries() -> None:
-    run(2, "cases", ("standard",), {})
+def test_pytorchs_own_checks_of_calls_work(tmp_path: Path) -> None:
+    variables = {**environment(2, tmp_path), "TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+    run(2, "cases", ("detail",), variables)

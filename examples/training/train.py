@@ -1,0 +1,186 @@
+"""Trains a small transformer in parallel, with hccc's collectives, and beside it with another's.
+
+    torchrun --nproc-per-node 2 examples/training/train.py --parallel ddp fsdp tp pp --beside gloo
+
+ddp: every process has the model, and data of its own; gradients are averaged.
+fsdp: the same, and each process keeps a part of every parameter (FSDP2).
+tp: every process has a part of each layer's heads and neurons, and the same data.
+2d: fsdp between rows of two processes that each do tp.
+pp: every process has some of the layers, and sends what they make to the next.
+
+--beside: trains from the same start by another backend too, and prints its losses and times.
+"""
+
+import argparse
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import hccc.torch  # noqa: F401  (makes the backend "hccc")
+
+WIDTH, HEAD, WORDS, LENGTH, BATCH = 64, 16, 64, 32, 8
+MICRO_BATCHES = 4  # of a batch that goes through a pipeline
+
+
+class Attention(nn.Module):
+    """Lets each word see those before it. Its heads may be spread over processes."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.keys, self.values, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x):
+        heads = [
+            of(x).unflatten(-1, (-1, HEAD)).transpose(1, 2)
+            for of in (self.queries, self.keys, self.values)
+        ]
+        seen = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        return self.out(seen.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """A layer of attention and one of neurons, each added to what it gets."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.attend = Attention()
+        self.neurons = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+
+    def forward(self, x):
+        x = x + self.attend(self.before(x))
+        return x + self.neurons(self.between(x))
+
+
+def layers():
+    """Makes the model, layer by layer: the same in every process."""
+    torch.manual_seed(0)
+    return [nn.Embedding(WORDS, WIDTH), Block(), Block(), nn.Linear(WIDTH, WORDS)]
+
+
+def batch(step, part, parts):
+    """Makes the words of a part of a step's data, and those to answer: 7 times each, and 3 more."""
+    generator = torch.Generator().manual_seed(step * parts + part)
+    x = torch.randint(0, WORDS, (BATCH, LENGTH), generator=generator)
+    return x, (7 * x + 3) % WORDS
+
+
+def loss_of(found, answer):
+    """Computes the mean loss of what the model found."""
+    return cross_entropy(found.flatten(0, 1), answer.flatten())
+
+
+def split(model, mesh):
+    """Spreads the heads and neurons of each block over the processes of a mesh."""
+    plan = {
+        **dict.fromkeys(("attend.queries", "attend.keys", "attend.values"), ColwiseParallel()),
+        **{"attend.out": RowwiseParallel(), "neurons.0": ColwiseParallel()},
+        "neurons.2": RowwiseParallel(),
+    }
+    for block in model[1:-1]:
+        parallelize_module(block, mesh, plan)
+
+
+def shard(model, mesh, backend):
+    """Leaves a part of every parameter to each process of a mesh."""
+    for one in (*model[1:-1], model):
+        fully_shard(one, mesh=mesh)
+        if backend == "hccc":  # its own memory: what is gathered and reduced is not copied
+            one.set_allocate_memory_from_process_group_for_comm(True)
+
+
+def made(how, backend):
+    """Makes the model parallel by a backend, and the function that learns from a step's data."""
+    n = dist.get_world_size()
+    names, shape = {"2d": (("rows", "heads"), (n // 2, 2))}.get(how, (("all",), (n,)))
+    mesh = init_device_mesh(
+        "cpu", shape, mesh_dim_names=names, backend_override=dict.fromkeys(names, backend)
+    )
+    if how == "pp":
+        return pipeline(mesh)
+    model = nn.Sequential(*layers())
+    if how in ("tp", "2d"):
+        split(model, mesh[names[-1]])
+    if how in ("fsdp", "2d"):
+        shard(model, mesh[names[0]], backend)
+    if how == "ddp":
+        model = DistributedDataParallel(model, process_group=mesh.get_group())
+    parts = {"tp": 1, "2d": n // 2}.get(how, n)
+    part = {"tp": 0, "2d": dist.get_rank() // 2}.get(how, dist.get_rank())
+
+    def learn(step):
+        x, answer = batch(step, part, parts)
+        loss = loss_of(model(x), answer)
+        loss.backward()
+        return loss.detach()
+
+    return model, learn
+
+
+def pipeline(mesh):
+    """Makes a pipeline, of which this process has some layers, and the function that learns."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    all_ = layers()
+    own = nn.Sequential(*all_[len(all_) * rank // n : len(all_) * (rank + 1) // n])
+    stage = PipelineStage(own, rank, n, torch.device("cpu"), group=mesh.get_group())
+    schedule = ScheduleGPipe(stage, MICRO_BATCHES, loss_fn=loss_of)
+
+    def learn(step):
+        x, answer = batch(step, 0, 1)
+        losses = []
+        schedule.step(*([x] if rank == 0 else []), target=answer, losses=losses)
+        # The last process alone knows the loss; the mean below is of all.
+        return sum(losses, torch.zeros(())).detach() * n / max(1, len(losses))
+
+    return own, learn
+
+
+def train(how, backend, steps):
+    """Trains the model; returns the mean loss of each step, and the median seconds of a step."""
+    model, learn = made(how, backend)
+    optimizer = torch.optim.AdamW(model.parameters(), 5e-3)
+    losses, times = [], []
+    for step in range(steps):
+        began = time.perf_counter()
+        mean = learn(step)
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.perf_counter() - began)
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        losses.append(float(mean))
+    return losses, sorted(times)[len(times) // 2]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    ways = ("ddp", "fsdp", "tp", "2d", "pp")
+    parser.add_argument("--parallel", nargs="+", choices=ways, default=["ddp"])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--beside", help="another backend, such as gloo")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("hccc")
+    backends = ["hccc", *filter(None, [given.beside])]
+    for how in given.parallel:
+        found = {name: train(how, name, given.steps) for name in backends}
+        if dist.get_rank() == 0:
+            print(f"{how:5} " + "  ".join(f"{name:>8}" for name in found))
+            for step in sorted({*range(0, given.steps, 5), given.steps - 1}):
+                losses = "  ".join(f"{losses[step]:8.5f}" for losses, _ in found.values())
+                print(f"{step:5} {losses}")
+            print("   ms " + "  ".join(f"{1e3 * seconds:8.2f}" for _, seconds in found.values()))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
