@@ -31,7 +31,7 @@ from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
 from hccc.base.diagnostics import UserError
-from hccc.base.dtypes import reduces
+from hccc.base.dtypes import OPS, reduces
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
@@ -233,7 +233,7 @@ def _from(rng: Random) -> Choose:
 
 
 def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
-    pairs = [(dtype, op) for dtype in sorted(DTYPES) for op in REDUCE_OPS if reduces(dtype, op)]
+    pairs = [(dtype, op) for dtype in sorted(DTYPES) for op in OPS if reduces(dtype, op)]
     reduction = st.shared(st.sampled_from(pairs), key="dtype and op")
     requests = st.builds(
         LaunchRequest,

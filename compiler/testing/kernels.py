@@ -25,7 +25,7 @@ from hccc.ir.uneven import modes_of, table_of
 from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.session import HostSession
 from hccc.runtime.network import RankNetwork, Wire, network_of
 from hccc.runtime.request import LaunchRequest
@@ -36,13 +36,18 @@ def wrong_elements(plan: Plan, request: LaunchRequest, skew: str = "") -> int:
     wrong elements.
 
     Every element of every rank is compared with the collective's definition, send buffers and the
-    memory around buffers too. `request.in_place` is ignored. skew: of the lengths of an uneven
-    collective's blocks (`ir/uneven.SKEWS`); Alltoallv is then launched out of place.
+    memory around buffers too. `request.in_place` is ignored, a reduction that the plan lacks is a
+    sum. skew: of the lengths of an uneven collective's blocks (`ir/uneven.SKEWS`); Alltoallv is
+    then launched out of place.
 
     Raises:
         UserError: it does not build, or a wait ran out of time.
     """
     c = plan.collective
+    if request.op not in plan.operations:
+        request = replace(request, op="sum")
+    if request.op == "premul_sum":
+        request = replace(request, scalars=scalars(request.dtype, c.n_ranks))
     blocks = max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
     size = request.count * blocks * request.itemsize
     skew = skew if c.uneven else ""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from hccc.base.dtypes import reduces
+from hccc.base.dtypes import OPS, reduces
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import Options
 from hccc.ir import plan_json
@@ -19,7 +19,7 @@ from tests.marks import LONG
 
 pytestmark = pytest.mark.usefixtures("flags_of_users")
 
-REDUCTIONS = [(dtype, op) for dtype in sorted(DTYPES) for op in REDUCE_OPS if reduces(dtype, op)]
+REDUCTIONS = [(dtype, op) for dtype in sorted(DTYPES) for op in OPS if reduces(dtype, op)]
 
 MANY = pytest.mark.parametrize("examples", [4, pytest.param(15 * LONG, marks=pytest.mark.slow)])
 
