@@ -26,6 +26,13 @@ _TEXTS = {
     "hccc": ("9.9", ""),
     "scheduler": ("round-robin", "?"),
 }
+_REDUCTIONS: tuple[list[str], ...] = (  # of one's own; the last two are none
+    [],
+    ["odds: a + b + a * b"],
+    ["odds: a + b + a * b", "least: min(a, b)"],
+    ["odds: a + b +"],
+    ["sum: a + b"],
+)
 _OBJECTS: tuple[Any, ...] = (None, {}, {"name": "x", "text": "y"}, {"fuse": "none", "slots": 2})
 
 
@@ -74,6 +81,9 @@ def with_value(data: PlanData, path: Path, value: Any) -> PlanData:
 
 def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
     """Changes `data` once at `path`; returns None if there is nothing to change."""
+    if path == ("reductions",):
+        lists = [one for one in _REDUCTIONS if one != data.get("reductions", [])]
+        return {**data, "reductions": lists[choose(len(lists) - 1)]}
     old = at(data, path)
     if isinstance(old, list):
         return _in_column(data, path, old, choose)
