@@ -13,6 +13,7 @@ import pytest
 from hccc.runtime.communicator import Communicator, CommunicatorError, runtime_library
 from hccc.runtime.communicator.communicator import Can
 from hccc.runtime.communicator.kernels import built
+from hccc.runtime.device import device_layer
 from hccc.runtime.device.stream import Stream
 from tests.communicator.world import alone
 
@@ -34,6 +35,7 @@ def package(tmp_path: Path, sums: Path) -> Path:
 def first_calls(package: Path, variables: Mapping[str, str]) -> tuple[list[Can], list[str]]:
     """Returns what there is for calls of float32 and of int8, before and after a call of float32
     in a process that can make nothing, and the errors of that call."""
+    device_layer.library()  # streams need it, and it would be built anew in an empty cache
     nothing = {"HCCC_STANDARD": "1", "HCCC_COMMAND": "/nowhere/hccc", "HCCC_PROGRESS": "off"}
     os.environ.update({**nothing, "XDG_CACHE_HOME": str(package.parent / "cache"), **variables})
     runtime_library.build = lambda: package / "libhccc.so"  # type: ignore[assignment]
