@@ -98,6 +98,7 @@ class Loop(Generic[P, R]):
         self._options, self.always, self._work = options, always, work
         self._switched = always
         self._spent, self._rate = 0.0, ELEMENT
+        self._looks_at = 0.0  # s spent, from when on a file is looked for again
         self.forms: dict[str, Any] = {}
 
     def __call__(self, *given: P.args, **named: P.kwargs) -> R:
@@ -164,11 +165,17 @@ class Loop(Generic[P, R]):
     def _pays(self, spent: float) -> bool:
         """Tells whether compiling the loop, or loading it compiled, takes less than `spent`
         seconds."""
-        if spent < LOAD * len(self._reached):
+        load = LOAD * len(self._reached)
+        if spent < load:
             return False
         if "numba" not in sys.modules and Loop.spent_by_all < IMPORT:
             return False
-        return spent >= (LOAD if self._kept() else COMPILE) * len(self._reached)
+        if spent >= COMPILE * len(self._reached):
+            return True
+        if self._spent < self._looks_at:
+            return False
+        self._looks_at = self._spent + load  # looking takes up to a millisecond
+        return self._kept()
 
     def _count(self, seconds: float, work: float) -> None:
         self._spent += seconds
