@@ -25,7 +25,7 @@ def all_of(environment: dict[str, str], library: Path) -> list[tuple[str, int, b
 
 
 def test_processes_and_threads(tmp_path: Path) -> None:
-    runtime = cuda.working_runtime(tmp_path)
+    runtime = cuda.working_runtime()
     plan = two_ranks.of_two_ranks()
     library = cuda.library(plan, tmp_path / "kernels", runtime)
     found = alone(all_of, cuda.environment(runtime, "vmm descriptor"), library)

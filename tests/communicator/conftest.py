@@ -57,9 +57,9 @@ def sums(library: Library) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runtime() -> Path:
     """Builds a CUDA runtime that works on the CPU."""
-    return cuda.working_runtime(tmp_path_factory.mktemp("cuda"))
+    return cuda.working_runtime()
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from hccc.base.building.build import Piece, build_pieces
 from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
@@ -22,12 +23,10 @@ def _run(place: Path, *command: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def working_runtime(place: Path) -> Path:
-    """Builds the runtime: a shared library for HCCC_CUDA_LIBRARY."""
-    made = place / "libcudart.so"
+def working_runtime() -> Path:
+    """Builds the runtime, once for all workers: a shared library for HCCC_CUDA_LIBRARY."""
     source = HERE.parent / "runtime" / "device" / "working_cuda.cpp"
-    _run(place, "g++", *FLAGS, "-shared", f"-I{RUNTIME / 'device'}", source, "-o", made, "-ldl")
-    return made
+    return build_pieces([Piece(source, (RUNTIME / "device",))], ["-ldl"])
 
 
 def emitted(plan: Plan, place: Path) -> Path:

@@ -18,7 +18,7 @@ def run_sanitized(directory: Path, *defines: str) -> subprocess.CompletedProcess
     if not compiler:
         pytest.skip("no g++")
     program = directory / "program"
-    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", f"-I{INCLUDE}", *defines]
+    flags = ["-std=c++17", "-O0", "-g1", "-fsanitize=thread", "-pthread", f"-I{INCLUDE}", *defines]
     command = [compiler, *flags, str(PROGRAMS / "tsan_main.cpp"), "-o", str(program)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if "cannot find" in built.stderr:

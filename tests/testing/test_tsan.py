@@ -87,7 +87,7 @@ def sanitized(
     (into / "kernels" / "world.h").write_text(world_of(plan, source, late))
     if edit:
         edit(into / "kernels")
-    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DHCCC_DTYPE=int32"]
+    flags = ["-std=c++17", "-O0", "-g1", "-fsanitize=thread", "-pthread", "-DHCCC_DTYPE=int32"]
     subprocess.run(
         [compiler, *flags, "-I.", str(PROGRAM), "-o", "program"],
         cwd=into / "kernels",
