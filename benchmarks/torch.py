@@ -167,7 +167,7 @@ def ranks_part(collectives: Sequence[str], sizes: Sequence[str], rounds: int) ->
     for name in collectives:
         if name == "ddp":
             times = _times(torch, [_step(torch, group) for group in groups.values()], rounds)
-            rows.append((name, 0, "wait", *times))
+            rows.append((name, 0, "wait", times[0], times[1]))
             continue
         for size in sizes:
             bytes = int(size_of(size))

@@ -53,9 +53,9 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runtime() -> Path:
     """Builds a CUDA runtime that works on the CPU."""
-    return cuda.working_runtime(tmp_path_factory.mktemp("cuda"))
+    return cuda.working_runtime()
 
 
 def test_one_for_a_gpu(runtime: Path, vendor: str, tmp_path: Path) -> None:
