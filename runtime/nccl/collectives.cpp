@@ -121,15 +121,15 @@ struct Buffers {
 template <class Own, class Theirs, class... More>
 ncclResult_t collective(const Call &call, const Buffers &of, ncclComm_t comm, cudaStream_t stream,
                         Own Runtime::*function, Theirs Vendor::*other, More... more) {
-  const Theirs vendor_function = theirs(other);
+  const Theirs its = theirs(other);
   return made(
-      call, comm, vendor_function != nullptr,
+      call, comm, its != nullptr,
       [&] {
         return (runtime().*function)(of.send, of.receive, of.count, type_of(call), as_own(comm, more)..., comm->of,
                                      stream_of(comm, stream));
       },
       [=] {
-        return vendor_function(of.send, of.receive, of.count, call.type, as_vendors(comm, more)..., comm->vendor, stream);
+        return its(of.send, of.receive, of.count, call.type, as_vendors(comm, more)..., comm->vendor, stream);
       });
 }
 

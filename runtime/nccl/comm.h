@@ -67,6 +67,8 @@ struct ncclComm {
 
 namespace hccc_nccl {
 
+// Returns the platform of a communicator's libraries: "cpu", "cuda" or "hip".
+std::string platform_of(ncclComm_t comm);
 // Returns whether memory of a communicator is the host's.
 bool on_cpu(ncclComm_t comm);
 // Returns the stream that a caller means: on a CPU NCCL's callers' default streams are none.
@@ -76,6 +78,9 @@ void *stream_of(ncclComm_t comm, cudaStream_t stream);
 void must(hcccResult_t result);
 void check(const void *pointer, const char *what);
 void check(ncclComm_t comm);  // that it is there, and made
+
+// Loads the libraries of HCCC_LIBRARIES for new communicators, and makes the vendor's. Throws Failed.
+void make_ready(const std::vector<ncclComm_t> &comms);
 
 // The group that this thread has open.
 namespace group {

@@ -56,7 +56,8 @@ std::vector<int> ranks_without(ncclComm_t comm, const int *excluded, int n_exclu
     if (std::find(excluded, excluded + n_excluded, r) == excluded + n_excluded) ranks.push_back(r);
   for (int k = 0; k < n_excluded; ++k)
     if (excluded[k] < 0 || excluded[k] >= comm->n_ranks)
-      throw Failed{ncclInvalidArgument, std::to_string(excluded[k]) + " is no rank of " + std::to_string(comm->n_ranks)};
+      throw Failed{ncclInvalidArgument,
+                   std::to_string(excluded[k]) + " is no rank of " + std::to_string(comm->n_ranks)};
   return ranks;
 }
 
@@ -67,8 +68,8 @@ void shrink(ncclComm_t comm, const int *excluded, int n_excluded, ncclComm_t *ou
   hcccResult_t lost = hcccSuccess;
   must(runtime().hcccCommGetAsyncError(comm->of, &lost));
   if (lost != hcccSuccess)
-    throw Failed{result_of(lost), std::string("a communicator that is lost is not shrunk; make one with ncclCommInitRank: ") +
-                                      runtime().hcccGetLastError(comm->of)};
+    throw Failed{result_of(lost), std::string("a communicator that is lost is not shrunk; make one with "
+                                              "ncclCommInitRank: ") + runtime().hcccGetLastError(comm->of)};
   ncclUniqueId id;
   if (at != ranks.begin()) {
     id = received_id(comm, ranks.front());
@@ -96,7 +97,8 @@ void grow(ncclComm_t comm, int n_ranks, const ncclUniqueId *id, int rank, ncclCo
   }
   check(comm);
   if (n_ranks <= comm->n_ranks)
-    throw Failed{ncclInvalidArgument, std::to_string(n_ranks) + " ranks are no more than " + std::to_string(comm->n_ranks)};
+    throw Failed{ncclInvalidArgument,
+                 std::to_string(n_ranks) + " ranks are no more than " + std::to_string(comm->n_ranks)};
   join(out, n_ranks, grown_id(comm, id), comm->rank, comm->device);
 }
 
@@ -129,7 +131,8 @@ NCCL_FUNCTION(ncclCommInitRank, (ncclComm_t *comm, int n_ranks, ncclUniqueId id,
   return caught(nullptr, [&] { hccc_nccl::join(comm, n_ranks, id, rank); });
 }
 
-NCCL_FUNCTION(ncclCommInitRankConfig, (ncclComm_t *comm, int n_ranks, ncclUniqueId id, int rank, ncclConfig_t *config)) {
+NCCL_FUNCTION(ncclCommInitRankConfig, (ncclComm_t *comm, int n_ranks, ncclUniqueId id, int rank,
+                                       ncclConfig_t *config)) {
   return caught(nullptr, [&] {
     hccc_nccl::check_config(config);
     hccc_nccl::join(comm, n_ranks, id, rank);

@@ -17,7 +17,8 @@ Registered *add(ncclComm_t comm, void *buffer, size_t bytes) {
 Registered *found(ncclComm_t comm, void *handle) {
   check(comm);
   const auto at = comm->registered.find(static_cast<Registered *>(handle));
-  if (at == comm->registered.end()) throw Failed{ncclInvalidArgument, "nothing has this handle: it was not registered here"};
+  if (at == comm->registered.end())
+    throw Failed{ncclInvalidArgument, "nothing has this handle: it was not registered here"};
   return *at;
 }
 

@@ -82,7 +82,8 @@ NCCL_FUNCTION(ncclCommMemStats, (ncclComm_t comm, int which, uint64_t *value)) {
   return hccc_nccl::caught(comm, [&] {
     hccc_nccl::check(comm);
     hccc_nccl::check(value, "value");
-    if (which < 0 || which > 3) throw hccc_nccl::Failed{ncclInvalidArgument, std::to_string(which) + " is no statistic"};
+    if (which < 0 || which > 3)
+      throw hccc_nccl::Failed{ncclInvalidArgument, std::to_string(which) + " is no statistic"};
     if (!hccc_nccl::on_cpu(comm)) throw hccc_nccl::Failed{ncclInvalidUsage, "memory of devices is not counted"};
     *value = 0;  // there is none of a GPU
   });

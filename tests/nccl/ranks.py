@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hccc.runtime.communicator.runtime_library import UniqueId
 from hccc.runtime.nccl.library import NAMES, folder
 
 ROOT = Path(__file__).parents[2]
@@ -150,5 +151,29 @@ def lost() -> Any:
     return {"results": [result, asynchronous.value], "errors": calls.errors}
 
 
+def named_by_one() -> Any:
+    """Makes a communicator of two processes of which one names a vendor's library."""
+    reads, writes = os.pipe()
+    rank = 1 if os.fork() else 0
+    if rank == 0:
+        os.environ["HCCC_NCCL_FALLBACK"] = os.environ["OF_ONE"]
+    calls = Calls()
+    id_ = UniqueId()
+    if rank == 0:
+        calls.call("GetUniqueId", ctypes.byref(id_))
+        os.write(writes, bytes(id_))
+    else:
+        id_ = UniqueId.from_buffer_copy(os.read(reads, ctypes.sizeof(id_)))
+    comm = ctypes.c_void_p()
+    calls.call("CommInitRank", ctypes.byref(comm), RANKS, id_, rank)
+    assert not comm and len(calls.errors) == 1
+    if rank == 0:
+        os.write(writes, json.dumps(calls.errors).encode())
+        os._exit(0)
+    os.wait()
+    return [*json.loads(os.read(reads, 4096)), *calls.errors]
+
+
 if __name__ == "__main__":
-    print(json.dumps({"sums": sums, "ways": ways, "device": device, "lost": lost}[sys.argv[1]]()))
+    cases = {one.__name__: one for one in (sums, ways, device, lost, named_by_one)}
+    print(json.dumps(cases[sys.argv[1]]()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hccc.runtime.nccl.library import NAMES, folder
-from tests.nccl.ranks import run
+from tests.nccl.ranks import RANKS, run
 
 pytestmark = pytest.mark.slow
 VERSION = 21900.0  # vendor.c's
@@ -39,6 +39,15 @@ def test_without_one_the_call_is_refused() -> None:
     found, _ = run("ways", HCCC_STANDARD="0")
     assert found["broadcast"] == [1] * 4 and found["own"][0] >= 5
     assert found["errors"] and all(code == 5 for code, _ in found["errors"])
+
+
+def test_all_ranks_name_it_or_none(vendor: str) -> None:
+    found, _ = run("named_by_one", OF_ONE=vendor)
+    assert len(found) == RANKS
+    for code, text in found:
+        assert code == 5 and text == (
+            "HCCC_NCCL_FALLBACK is set at some ranks only: ranks 0 and 1 differ"
+        )
 
 
 def test_what_cannot_serve_is_said(vendor: str) -> None:
