@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("compiler", "runtime", "benchmarks", "examples", "scripts", "tests")
@@ -41,16 +41,27 @@ def _sources(folders: tuple[str, ...], pattern: str) -> list[Path]:
     return sorted(path for path in paths if ROOT.resolve() in path.parents)
 
 
+class Described(NamedTuple):
+    """A function's docstring, and whether it is a command's, or may begin with any word."""
+
+    line: int
+    docstring: str
+    of_command: bool
+    free: bool
+
+
 @cache
-def _nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-
-
-def _functions(path: Path) -> Iterator[tuple[Function, str]]:
-    """Yields the functions of a file that have docstrings, with these."""
-    for node in _nodes(path):
+def _functions(path: Path) -> list[Described]:
+    """Lists the functions of a file that have docstrings. The file's tree is not kept: Python's
+    garbage collector would go through all of them, again and again."""
+    found = list[Described]()
+    statements: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    for node in statements:
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            statements += getattr(node, part, [])
         if isinstance(node, Function) and (docstring := ast.get_docstring(node)):
-            yield node, docstring
+            found.append(Described(node.lineno, docstring, _is_command(node), _is_free(node)))
+    return found
 
 
 def _is_free(node: Function) -> bool:
@@ -74,21 +85,21 @@ def _begins_with_verb(docstring: str) -> bool:
 
 def test_docstrings_of_functions_begin_with_a_verb() -> None:
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {docstring.splitlines()[0]}"
+        f"{path.relative_to(ROOT)}:{one.line}: {one.docstring.splitlines()[0]}"
         for path in _sources(FOLDERS, "*.py")
-        for node, docstring in _functions(path)
-        if not _is_free(node) and not _begins_with_verb(docstring)
+        for one in _functions(path)
+        if not one.free and not _begins_with_verb(one.docstring)
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_docstrings_chain_no_pronouns() -> None:
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {' '.join(summary.split())}"
+        f"{path.relative_to(ROOT)}:{one.line}: {' '.join(summary.split())}"
         for path in _sources(FOLDERS, "*.py")
-        for node, docstring in _functions(path)
-        for summary in [docstring.split("\n\n")[0]]
-        if not _is_command(node) and len(CHAINED.findall(summary)) > 1
+        for one in _functions(path)
+        for summary in [one.docstring.split("\n\n")[0]]
+        if not one.of_command and len(CHAINED.findall(summary)) > 1
     ]
     assert not wrong, "\n".join(wrong)
 
