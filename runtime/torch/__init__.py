@@ -58,7 +58,7 @@ def empty(*shape: int, dtype: Any = None) -> Any:
 
 def use_allocator(least: int = 1 << 16) -> None:
     """Makes the memory of every tensor of the CPU that has at least so many bytes such that the
-    other ranks reach it, from now on; 0: of none.
+    other ranks reach it, from now on; 0: of none, and what is kept for tensors to come is freed.
 
     A child of fork() shares it, so that what one of them writes the other sees. Raises UserError
     E412 to E414 without the backend of C++.

@@ -1,5 +1,9 @@
 // c10d.cpp: the Python module of the backend.
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
+
+#include <bit>
+#include <unordered_map>
 
 #include "backend.h"
 #include "blocks.h"

@@ -395,10 +395,13 @@ def allocated() -> None:
     try:
         x, small = torch.ones(5000), torch.ones(3)
         doubled = x * 2
+        before = (x + doubled).data_ptr()
+        assert torch.zeros(5000).data_ptr() == before  # memory is used again
         child = os.fork()
         if not child:
             x[0] = 7
-            os._exit(int(float(torch.full((5000,), 3.0)[4999]) != 3.0))
+            own = torch.full((5000,), 3.0)
+            os._exit(int(float(own[4999]) != 3.0 or own.data_ptr() == before))
         assert os.waitpid(child, 0)[1] == 0
     finally:
         hccc.torch.use_allocator(0)
