@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.api.functions import draw as draw
     from hccc.api.functions import explain as explain
     from hccc.api.functions import load_cluster as load_cluster
+    from hccc.api.functions import run as run
     from hccc.api.functions import show as show
     from hccc.api.functions import simulate as simulate
     from hccc.api.functions import synthesize as synthesize
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.ir.program import Program as Program
     from hccc.ir.topology import Topology as Topology
     from hccc.ir.transport import Transport as Transport
+    from hccc.launch.measure import Measurement as Measurement
     from hccc.pictures.canvas import Picture as Picture
     from hccc.predict.bounds import Bounds as Bounds
     from hccc.predict.explanation import Explanation as Explanation
@@ -61,6 +63,7 @@ _NAMES = {
         "draw",
         "explain",
         "load_cluster",
+        "run",
         "show",
         "simulate",
         "synthesize",
@@ -75,6 +78,7 @@ _NAMES = {
     "hccc.ir.program": ("Program",),
     "hccc.ir.topology": ("Topology",),
     "hccc.ir.transport": ("Transport",),
+    "hccc.launch.measure": ("Measurement",),
     "hccc.pictures.canvas": ("Picture",),
     "hccc.predict.bounds": ("Bounds",),
     "hccc.predict.explanation": ("Explanation",),

@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         *("base", "driver", "emit", "interop", "ir", "lang", "passes", "proofs", "runtime"),
     },
     "downstream": {"base", "ir"},
-    "api": {"base", "driver", "ir", "pictures", "predict", "proofs", "synth"},
+    "api": {"base", "driver", "ir", "launch", "pictures", "predict", "proofs", "synth"},
     "cli": {
         *("api", "base", "downstream", "driver", "interop", "ir", "lang", "launch", "network"),
         *("passes", "pictures", "predict", "profile", "runtime", "shipped", "sim", "standard"),

@@ -9,8 +9,9 @@
 
 Everything wrong with what is given is one exception, `UserError`; its `problem` is the diagnostic:
 a code, a message, the place in the text with its line and columns, notes and help, and
-`str(error)` is what the command line prints. Sizes are in bytes, times in µs, bandwidths in GB/s
-(10⁹ bytes/s). Values are frozen, and arrays in them read-only.
+`str(error)` is what the command line prints, with Python's names for options. Sizes are in bytes,
+or text such as "64M", times in µs, bandwidths in GB/s (10⁹ bytes/s). Values are frozen, and arrays
+in them read-only.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from hccc.api.arguments import (
     topology_of,
 )
 from hccc.api.arguments import load_cluster as load_cluster
+from hccc.api.wording import python_words
 from hccc.base.diagnostics import fail
 from hccc.base.progress import OnPhase, reporting, tell
 from hccc.driver import inputs
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.load import check_name, load, load_library, renamed
-from hccc.driver.options import Options, check_integer
+from hccc.driver.options import Options, check_integer, check_size
 from hccc.driver.pass_manager import OnPass, watching
 from hccc.ir.collective import collective_named
 from hccc.ir.plan import Plan
@@ -49,6 +51,7 @@ from hccc.proofs.prove import check_plan
 # Simulating, drawing and writing import SciPy, Matplotlib, Jinja: twice the time to start.
 if TYPE_CHECKING:
     from hccc.driver.outputs import Written
+    from hccc.launch.measure import Measurement
     from hccc.pictures.canvas import Picture
     from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = 64 << 20
 
 
+@python_words
 @reporting
 def compile(
     algorithm: Algorithm | Sequence[Algorithm],
@@ -102,6 +106,7 @@ def compile(
         return renamed(load(one, options, topology, reschedule=reschedule), name)
 
 
+@python_words
 @reporting
 def check(
     algorithm: Given,
@@ -150,10 +155,11 @@ def _proved(compiled: Compiled) -> Compiled:
     return replace(compiled, proofs=proofs, catalogue_proofs=each)
 
 
+@python_words
 @reporting
 def simulate(
     algorithm: Given,
-    sizes: Sequence[int] | Sizes | int = DEFAULT_SIZE,
+    sizes: Sequence[int | str] | Sizes | int | str = DEFAULT_SIZE,
     call: Call | None = None,
     *,
     cluster: Cluster | None = None,
@@ -179,20 +185,23 @@ def simulate(
     from hccc.predict.nccl.rows import VendorLibrary
     from hccc.predict.simulation import Call, Sizes, simulate_sizes
 
-    if isinstance(sizes, Sequence | Sizes) and not isinstance(sizes, str):
+    each: Sizes | list[int]
+    if isinstance(sizes, Sizes):
         each = sizes
     else:
-        each = [check_integer("size", sizes, 0, None)]
+        several = [sizes] if isinstance(sizes, str | int) else sizes
+        each = [check_size("size", one) for one in several]
     compiled, where = simulated(algorithm, cluster, options)
     baselines = options or Options() if vs else None
     library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
     return simulate_sizes(compiled, where, each, call or Call(), baselines, library)
 
 
+@python_words
 @reporting
 def explain(
     algorithm: Given,
-    size: int = DEFAULT_SIZE,
+    size: int | str = DEFAULT_SIZE,
     call: Call | None = None,
     *,
     cluster: Cluster | None = None,
@@ -206,7 +215,7 @@ def explain(
     from hccc.predict import explanation
     from hccc.predict.simulation import Call
 
-    size = check_integer("size", size, 0, None)
+    size = check_size("size", size)
     compiled, where = simulated(algorithm, cluster, options)
     call = call or Call()
     compiled = compiled.at(size, call.in_place)
@@ -214,10 +223,11 @@ def explain(
     return explanation.explain(compiled, where, request, options)
 
 
+@python_words
 def bound(
     cluster: Cluster,
     collectives: str | Sequence[str] | None = None,
-    size: int = DEFAULT_SIZE,
+    size: int | str = DEFAULT_SIZE,
     *,
     root: int = 0,
 ) -> Bounds:
@@ -233,7 +243,7 @@ def bound(
     """
     from hccc.predict import bounds
 
-    size = check_integer("size", size, 0, None)
+    size = check_size("size", size)
     root = check_integer("root", root, 0, None)
     where = topology_of(cluster)
     assert where is not None  # a cluster was given
@@ -242,12 +252,13 @@ def bound(
     return bounds.bounds(where, where.name or "the cluster", size, ops, root)
 
 
+@python_words
 @reporting
 def show(
     subject: Given | Topology,
     what: str | None = None,
     *,
-    size: int = DEFAULT_SIZE,
+    size: int | str = DEFAULT_SIZE,
     cluster: Cluster | None = None,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
@@ -269,12 +280,13 @@ def show(
     from hccc.pictures import page
 
     shown = drawn(subject, cluster, options)
-    size = check_integer("size", size, 0, None)
+    size = check_size("size", size)
     if isinstance(shown, Topology):
         return page.draw_cluster(shown, what)
     return page.Subject(shown.at(size, False), topology_of(cluster), size).picture(what)
 
 
+@python_words
 @reporting
 def draw(
     subject: Given | Topology,
@@ -282,7 +294,7 @@ def draw(
     what: str | None = None,
     *,
     trace: str | Path | None = None,
-    size: int = DEFAULT_SIZE,
+    size: int | str = DEFAULT_SIZE,
     cluster: Cluster | None = None,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
@@ -300,16 +312,17 @@ def draw(
     """
     from hccc.pictures import page
 
+    size = check_size("size", size)
     paths = [None if path is None else Path(path) for path in (output, trace)]
     wanted = page.ShowOptions(paths[0], what, size, paths[1])
     wanted.check(*paths_of(subject), *paths_of(cluster))
     shown = drawn(subject, cluster, options)
-    size = check_integer("size", size, 0, None)
     if isinstance(shown, Topology):
         return page.show_cluster(shown, wanted)
     return page.show(shown.at(size, False), wanted, topology_of(cluster))
 
 
+@python_words
 @reporting
 def write(
     compiled: Compiled,
@@ -336,17 +349,85 @@ def write(
     return outputs.write(compiled, Path(directory), targets, validated=validate)
 
 
+@python_words
+@reporting
+def run(
+    algorithm: Given,
+    sizes: Sizes | int | str = DEFAULT_SIZE,
+    *,
+    dtype: str | Sequence[str] = "float32",
+    op: str | Sequence[str] = "sum",
+    launches: int = 20,
+    warmups: int = 5,
+    check: bool = True,
+    procs: int = 0,
+    hosts: str = "",
+    device: str = "cpu",
+    skew: str | None = None,
+    timeout: float = 30.0,
+    cluster: Cluster | None = None,
+    options: Options | None = None,
+    on_phase: OnPhase | None = None,
+) -> Measurement:
+    """Runs all ranks of an algorithm on real data, checks every element of the results, and times
+    the calls.
+
+    Args:
+        algorithm: what `simulate` takes. Of a directory of kernels the files must be what its plan
+            emits.
+        sizes: bytes of a call, one or a range.
+        dtype, op: one or several; every pair that there can be is run.
+        launches, warmups: that are timed, and before them.
+        check: False compares no results.
+        procs: processes that the ranks are in; 0: this one, or with hosts one for each.
+        hosts: where the ranks run, "a:4,b:4", or a file of hosts.
+        device: "cpu", "cuda" or "hip".
+        skew: of the lengths of an uneven collective's blocks.
+        timeout: seconds that a launch may wait; 0: for ever.
+
+    Raises:
+        UserError: the kernels cannot be built or launched, or a launch stood still; what `compile`
+            raises.
+    """
+    from hccc.launch.measure import Measurement, RunOptions, measure
+    from hccc.predict.simulation import Sizes
+
+    span = (
+        sizes
+        if isinstance(sizes, Sizes)
+        else Sizes(check_size("size", sizes), check_size("size", sizes))
+    )
+    wanted = RunOptions(
+        minbytes=span.smallest,
+        maxbytes=span.largest,
+        stepfactor=span.factor,
+        dtypes=(dtype,) if isinstance(dtype, str) else tuple(dtype),
+        ops=(op,) if isinstance(op, str) else tuple(op),
+        iters=check_integer("launches", launches, 1, None),
+        warmup_iters=check_integer("warmups", warmups, 0, None),
+        checks=int(check),
+        procs=check_integer("procs", procs, 0, None),
+        hosts=hosts,
+        device=device,
+        skew=skew,
+        timeout=timeout,
+    )
+    compiled = compiled_of(algorithm, cluster, options)
+    return Measurement(compiled.catalogue, tuple(measure(compiled, wanted)))
+
+
 def common_cluster(program: Program) -> Topology:
     """Returns nodes of the most common kind of as many GPUs as the program's header has, by hccc's
     device library: the cluster of `hccc ALGO -o DIR` without `--cluster`."""
     return inputs.common_cluster(program)
 
 
+@python_words
 @reporting
 def synthesize(
     cluster: Cluster,
     collective: str,
-    size: int = DEFAULT_SIZE,
+    size: int | str = DEFAULT_SIZE,
     *,
     root: int = 0,
     method: str = "auto",
@@ -379,11 +460,11 @@ def synthesize(
     from hccc.synth.synthesize import synthesize as synthesized
 
     where, op = collective_of(cluster, collective, root)
-    check_integer("size", size, 1, None)
+    bytes_of = check_integer("size", check_size("size", size), 1, None)
     return synthesized(
         where,
         op,
-        size,
+        bytes_of,
         root=root,
         method=method,
         seed=seed,
@@ -392,6 +473,7 @@ def synthesize(
     )
 
 
+@python_words
 @reporting
 def synthesize_sizes(
     cluster: Cluster,

@@ -324,6 +324,7 @@ TABLE = (
         "What the rank printed says why.",
     ),
     Code("E476", "A command cannot be started on a host: no such file, command or directory."),
+    Code("E477", "A result is asked for in a form of a package that is not installed."),
     Code("E480", "The ranks of a job did not meet, or lost each other."),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),

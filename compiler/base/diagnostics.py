@@ -10,6 +10,7 @@ hardly as meant.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -111,6 +112,10 @@ class Problem:
             ],
             "help": self.help,
         }
+
+
+# Whether who reads messages gave options to the command line, not arguments to Python.
+of_command_line: ContextVar[bool] = ContextVar("of_command_line", default=False)
 
 
 class UserError(Exception):

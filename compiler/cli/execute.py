@@ -21,7 +21,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from hccc.base.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError, of_command_line
 from hccc.base.version import __version__
 
 EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
@@ -70,12 +70,14 @@ def open_streams() -> None:
 
 def execute(group: click.Group, argv: Sequence[str]) -> int:
     """Runs the command line `argv`; returns the exit code and never raises."""
+    before = of_command_line.set(True)
     try:
         options = argv[: argv.index("--")] if "--" in argv else argv
         return _outcome(group, argv, "--json" in options)
     except OSError:  # stdout can be written no more, and neither can what was to tell why
         return EXIT_USER
     finally:
+        of_command_line.reset(before)
         for stream in (sys.stdout, sys.stderr):
             if not _flushed(stream):  # or the interpreter would try again, and exit with 120
                 nowhere = os.open(os.devnull, os.O_WRONLY)

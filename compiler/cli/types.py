@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import click
 from click.shell_completion import CompletionItem
 
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-_LARGEST_SIZE = 1 << 40
+from hccc.base.sizes import size_of
 
 
 class File(click.Path):
@@ -38,13 +37,10 @@ class Size(click.ParamType[int]):
         """Returns the bytes of `value`."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(?:i?B)?", str(value), re.I | re.A)
-        if not match:
-            self.fail(f"{value!r} is not a size; write 8, 1K, 4M or 1G", param, ctx)
-        size = int(float(match[1]) * (1 << _UNITS[match[2].upper()]))
-        if size > _LARGEST_SIZE:
-            self.fail(f"{value!r} is more than {_LARGEST_SIZE >> 40}T", param, ctx)
-        return size
+        try:
+            return size_of(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class MicroBatch(Size):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from hccc.base.shown import brief
+
 if TYPE_CHECKING:  # reports match on these types, and `hccc -h` imports reports
     from hccc.base.diagnostics import Problem
     from hccc.driver.options import Options
@@ -49,6 +51,12 @@ class Compiled:
     topology: Topology | None = None
     warnings: tuple[Problem, ...] = ()
 
+    def __repr__(self) -> str:
+        n, where = len(self.catalogue.plans), self.topology and (self.topology.name or "a cluster")
+        proved = "proved" if self.proofs else "not proved"
+        plans = f"{n} plan{'s' * (n > 1)}, {proved}{f', for {where}' if where else ''}"
+        return brief(self, f"{self.catalogue.name}: {self.catalogue.collective.title}, {plans}")
+
     def at(self, size: int, in_place: bool) -> Self:
         """Returns the same with the Plan that a call of `size` bytes runs."""
         if self.catalogue.alone or in_place not in self.catalogue.modes:
@@ -66,7 +74,7 @@ class Compiled:
         return [plan.name for plan in self.catalogue.plans]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompiledProgram(Compiled):
     """The library of a program, or of several.
 
@@ -107,7 +115,7 @@ class CompiledProgram(Compiled):
         return replace(made, made_with=made_with)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedPlans(Compiled):
     """Plans that were compiled before: what they were made from is not known."""
 
@@ -137,7 +145,7 @@ class LoadedPlans(Compiled):
         return LoadedDirectory(directory=directory, **_fields(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedDirectory(LoadedPlans):
     """The plans of a directory of kernels. directory: its path."""
 
@@ -154,7 +162,7 @@ class LoadedDirectory(LoadedPlans):
         return CheckedDirectory(sources=sources, validated=validated, **known)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckedDirectory(LoadedDirectory):
     """A directory of kernels, after its files were compared with those that its plan emits.
 

@@ -22,9 +22,7 @@ Facts = dict[str, object]
 
 def title(catalogue: Catalogue) -> str:
     """Says what a library does: `ring: Allreduce over 8 ranks`."""
-    c = catalogue.collective
-    root = f", root {c.root}" if c.rooted else ""
-    return f"{catalogue.name}: {c.name} over {c.n_ranks} ranks{root}"
+    return f"{catalogue.name}: {catalogue.collective.title}"
 
 
 def plan_facts(plan: Plan) -> Facts:

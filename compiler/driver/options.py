@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from hccc.base.diagnostics import UserError, fail
+from hccc.base.sizes import size_of
 from hccc.emit.targets import CPU, CUDA, HIP
 from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
@@ -211,6 +212,17 @@ def check_integer(name: str, value: object, least: int, most: int | None) -> int
         limits = f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
         raise fail("E410", f"{name} {value!r} is not {limits}")
     return number
+
+
+def check_size(name: str, value: object) -> int:
+    """Returns a size in bytes, of a number or of text such as `64M`. Raises UserError E410 for
+    anything else."""
+    if not isinstance(value, str):
+        return check_integer(name, value, 0, None)
+    try:
+        return size_of(value)
+    except ValueError as error:
+        raise fail("E410", f"{name}: {error}") from None
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hccc.base.diagnostics import InternalError, fail
+from hccc.base.shown import brief
 from hccc.ir.collective import Collective
 from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import IDENTIFIER, objection
@@ -72,6 +73,10 @@ class Catalogue:
     plans: tuple[Plan, ...]
     ranges: tuple[Range, ...]
     provenance: Provenance | None = None
+
+    def __repr__(self) -> str:
+        n = len(self.plans)
+        return brief(self, f"{self.name}: {self.collective.title}, {n} plan{'s' * (n > 1)}")
 
     @staticmethod
     def of(plan: Plan) -> Catalogue:

@@ -101,6 +101,12 @@ class Collective:
         return f"{self.op.value}v" if self.uneven else self.op.value
 
     @property
+    def title(self) -> str:
+        """The collective and its ranks: `Broadcast over 8 ranks, root 0`."""
+        root = f", root {self.root}" if self.rooted else ""
+        return f"{self.name} over {self.n_ranks} ranks{root}"
+
+    @property
     def blocks(self) -> int:
         """The number of blocks of chunk ids."""
         return self.n_chunks // self.chunks_per_block

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.base.dtypes import OPS, named
+from hccc.base.shown import brief
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
 from hccc.ir.choices import Accumulate
 from hccc.ir.collective import Collective, OpType
@@ -110,6 +111,9 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.chunk)
+
+    def __repr__(self) -> str:
+        return brief(self, f"{self.name}: {self.collective.title}, {len(self):,} primitives")
 
     @property
     def modes(self) -> tuple[bool, ...]:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.diagnostics import Note, Span
+from hccc.base.shown import brief
 from hccc.ir.arrays import frozen
 from hccc.ir.collective import Collective, block_count
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
@@ -77,6 +78,9 @@ class Program:
 
     def __len__(self) -> int:
         return len(self.transfers)
+
+    def __repr__(self) -> str:
+        return brief(self, f"{self.name}: {self.collective.title}, {len(self):,} transfers")
 
     def describe(self, i: int) -> str:
         """Describes transfer i for messages: `transfer(0, 1, 4, 3, rrc) with n=0, r=2`."""

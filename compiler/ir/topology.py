@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc.base.shown import brief
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 from hccc.ir.device import Device as Device
 from hccc.ir.device import Network as Network
@@ -179,6 +180,13 @@ class Topology:
 
     def __len__(self) -> int:
         return len(self.node)
+
+    def __repr__(self) -> str:
+        names = dict.fromkeys(device.name for device in self.devices)
+        n = self.n_nodes
+        where = f"{len(self):,} GPUs in {n:,} node{'s' * (n != 1)}"
+        gpus = f"{where}, {' and '.join(names)}"
+        return brief(self, f"{self.name}: {gpus}" if self.name else gpus)
 
     @property
     def n_ranks(self) -> int:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]
@@ -19,7 +20,9 @@ from hccc.base.diagnostics import fail
 from hccc.base.dtypes import OPS, named
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
+from hccc.base.shown import brief, frame
 from hccc.driver.compiled import Compiled, LoadedDirectory
+from hccc.driver.facts import title
 from hccc.driver.outputs import kernels
 from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
@@ -164,6 +167,48 @@ class RunOptions:
             blocks=table_of(c, count, self.skew or "") if c else None,
             scalars=scalars(dtype, c.n_ranks) if c and op == "premul_sum" else (),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was measured of a library: a row for each type, reduction and size."""
+
+    catalogue: Catalogue
+    rows: tuple[PerfRow, ...]
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of all rows; 0 also where nothing was checked."""
+        return sum(row.wrong for row in self.rows)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.rows)} row{'s' * (len(self.rows) != 1)}, {self.wrong} wrong"
+        return brief(self, f"{title(self.catalogue)}: {rows}")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[PerfRow]:
+        return iter(self.rows)
+
+    def records(self) -> list[dict[str, object]]:
+        """Returns a record for each row and kind of call: size (bytes), count, dtype, redop, root,
+        in_place, time (µs), algbw and busbw (GB/s), wrong (elements)."""
+        return [
+            {
+                **{
+                    name: getattr(row, name) for name in ("size", "count", "dtype", "redop", "root")
+                },
+                "in_place": half is row.in_place,
+                **{name: getattr(half, name) for name in ("time", "algbw", "busbw", "wrong")},
+            }
+            for row in self.rows
+            for half in row.halves
+        ]
+
+    def to_frame(self) -> Any:
+        """Returns `records` as a DataFrame of pandas. Raises UserError E477 where there is none."""
+        return frame(self.records())
 
 
 def measure(

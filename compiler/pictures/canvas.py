@@ -22,6 +22,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
+from hccc.base.shown import brief
 from hccc.ir.text import clean
 from hccc.pictures.palette import FAINT, INK, PAPER
 from hccc.pictures.svg import TIP, compact
@@ -54,6 +55,12 @@ class Picture:
     says: str
     svg: str
     figure: Figure = field(compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return brief(self, f"{self.name}: {self.title}")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
     def png(self) -> bytes:
         """Returns the drawing as a PNG of DPI dots per inch, in the colours of light pages."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
+from hccc.base.shown import brief, preformatted
 from hccc.driver.facts import Facts
 from hccc.ir import text as words
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
@@ -125,6 +126,14 @@ class Bounds:
     topology: Topology
     cluster: str
     found: tuple[Bounded, ...]
+
+    def __repr__(self) -> str:
+        return brief(
+            self, f"{self.cluster}: {', '.join(one.collective.name for one in self.found)}"
+        )
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
 
     def facts(self) -> Facts:
         """Returns all figures, for JSON."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from hccc.base.diagnostics import Problem
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
+from hccc.base.shown import brief, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.options import Options
@@ -96,6 +97,16 @@ class Explanation:
     warnings: tuple[Problem, ...] = ()
     tuned: Tuned | None = None
     plans: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        run = self.gap.run
+        return brief(
+            self,
+            f"{self.plan.name} on {self.cluster}: {words.size(run.size)} in {words.time(run.time)}",
+        )
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
 
     def facts(self) -> Facts:
         """Returns all figures, for JSON."""

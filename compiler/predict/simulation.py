@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from hccc.base.diagnostics import Problem, UserError, fail
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
+from hccc.base.shown import brief, frame, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.inputs import DirectoryInput, Input, PlanInput, recorded_cluster
@@ -332,6 +334,13 @@ def _runs(
             missing[f"{entry.name}, {size:,} bytes"] = error.problem.message
 
 
+_RECORDED = (
+    *("name", "size", "time", "algbw", "busbw", "micro_batch", "micro_batches"),
+    *("utilisation", "plan"),
+)
+_CHOSEN = ("size", "time", "algbw", "busbw", "algorithm", "protocol", "channels")
+
+
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """The simulated calls of several sizes.
@@ -356,6 +365,38 @@ class Simulation:
     estimates: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
     library: tuple[LibraryRow | None, ...] = ()
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.rows)} size{'s' * (len(self.rows) != 1)}"
+        return brief(self, f"{self.title}, on {self.cluster}, {sizes}")
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Figures]:
+        """Yields the figures of hccc's plan at each size, as `results`."""
+        return iter(self.results)
+
+    def records(self) -> list[dict[str, object]]:
+        """Returns what the text has in rows: for each size hccc, then (vs) the library's choice,
+        its rings and trees and the other baselines. name, size (bytes), time (µs), algbw and busbw
+        (GB/s), micro_batch (bytes), micro_batches, utilisation (0 to 1), plan; of the library's
+        choice algorithm, protocol and channels instead of the last four."""
+        made = list[dict[str, object]]()
+        for k, row in enumerate(self.rows):
+            found = [{key: getattr(one, key) for key in _RECORDED} for one in row]
+            if chosen := self.library[k] if self.library else None:
+                name = {"name": chosen.library.value.upper()}
+                found[1:1] = [{**name, **{key: getattr(chosen, key) for key in _CHOSEN}}]
+            made += found
+        return made
+
+    def to_frame(self) -> Any:
+        """Returns `records` as a DataFrame of pandas. Raises UserError E477 where there is none."""
+        return frame(self.records())
 
     @property
     def results(self) -> tuple[Figures, ...]:

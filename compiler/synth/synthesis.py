@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hccc.base.shown import brief, preformatted
 from hccc.ir.program import Program
 from hccc.ir.text import count as count_of
 from hccc.ir.text import microseconds as us
@@ -108,6 +109,12 @@ class SizesSynthesis:
     seconds: float
     interrupted: bool = False
 
+    def __repr__(self) -> str:
+        names = ", ".join(chosen.name for chosen in self.chosen)
+        sizes = " to ".join(dict.fromkeys(map(size_text, (self.sizes[0], self.sizes[-1]))))
+        c = self.programs[0].collective
+        return brief(self, f"{c.title} on {self.topology.name or 'a cluster'}, {sizes}: {names}")
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of the calls that candidates were compared for, ascending."""
@@ -174,7 +181,7 @@ class SizesSynthesis:
                 yield f"{size_text(result.size)}: {time}; {least}."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Synthesis(SizesSynthesis):
     """The result for one size: `at` and `chosen` have one entry each."""
 
@@ -226,6 +233,9 @@ class Synthesis(SizesSynthesis):
     def _times(self, chosen: ChosenProgram) -> Iterator[str]:
         yield f"Simulated: {us(self.best.time or 0.0)} µs."
         yield f"No schedule takes less than {us(self.bound.time)} µs: {self.bound.binding}."
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
 
     def text(self, *, explain: bool = False) -> str:
         """Returns the choice, how near it comes to the bound, and all candidates, for people.

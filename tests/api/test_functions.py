@@ -215,7 +215,7 @@ def made(**changes: Any) -> hccc.Program:
         (lambda: hccc.Call(contention=-1), "E410"),
         (lambda: hccc.simulate(RING, -5, cluster=DGX), "E410"),
         (lambda: hccc.simulate(RING, [1.5], cluster=DGX), "E410"),  # type: ignore[list-item]
-        (lambda: hccc.simulate(RING, "1M", cluster=DGX), "E410"),  # type: ignore[arg-type]
+        (lambda: hccc.simulate(RING, "1X", cluster=DGX), "E410"),
         (lambda: hccc.explain(RING, -1, cluster=DGX), "E410"),
         (lambda: hccc.show(RING, "timeline", size=-3, cluster=DGX), "E410"),
         (lambda: hccc.show(RING, "timelin"), "E410"),

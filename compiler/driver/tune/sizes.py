@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from hccc.base.diagnostics import fail
+from hccc.base.sizes import UNITS
 
 STEP = 16  # the ratio of successive sizes
 MOST = 1 << 40  # more than any device holds
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZE = re.compile(r"(\d{1,16})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -31,7 +31,7 @@ def _bytes(part: str, text: str) -> int:
     found = _SIZE.fullmatch(part.strip())
     if not found:
         raise _wrong(text)
-    size = int(found[1]) << _UNITS[found[2].upper()]
+    size = int(found[1]) << UNITS[found[2].upper()]
     if not 1 <= size <= MOST:
         raise _wrong(text)
     return size
