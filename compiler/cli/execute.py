@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ from hccc.base.version import __version__
 EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
 # What is wrong is the command line itself.
 _USAGE = {"E400", "E410", "E415", "E416", "E418", "E424", "E433", "E434"}
+_EXTRA = re.compile(r"unexpected extra arguments? \((\S+)\)")
+_NO_CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
+_QUOTED = re.compile(r"'([^']*)'")
 _CLOSE = 0.75  # how alike an option has to be to be suggested
 
 
@@ -127,8 +131,25 @@ def leave(code: int) -> NoReturn:
 
 def _usage(error: click.ClickException) -> Problem:
     context = getattr(error, "ctx", None)
+    text = " ".join(_usage_text(error).split())
     help = f"`{context.command_path} --help` lists what there is" if context else None
-    return Problem("E400", " ".join(_usage_text(error).split()), help=help)
+    return Problem("E400", text, help=_meant(text) or help)
+
+
+def _meant(text: str) -> str | None:
+    """Returns what click's message of a wrong word may want: a choice much like it, or --cluster
+    for a file that is left over."""
+    if (extra := _EXTRA.search(text)) and extra[1].endswith(".cluster"):
+        return f"is it --cluster {extra[1]}?"
+    if not (wrong := _NO_CHOICE.search(text)):
+        return None
+    choices = {_letters(word): word for word in _QUOTED.findall(wrong[2])}
+    close = difflib.get_close_matches(_letters(wrong[1]), choices, 1, _CLOSE)
+    return f"is it {choices[close[0]]}?" if close else None
+
+
+def _letters(word: str) -> str:
+    return "".join(filter(str.isalnum, word.lower()))
 
 
 def _usage_text(error: click.ClickException) -> str:

@@ -61,9 +61,17 @@ def _few_blocks(compiled: Compiled, run: Run) -> Problem | None:
         f"{plan.blocks_per_rank} of a rank take {time(run.time)}, "
         f"{blocks} would {time(times[channels])}"
     )
+    return Problem("W401", message, help=_remedy(compiled, channels), severity="warning")
+
+
+def _remedy(compiled: Compiled, channels: int) -> str:
+    """Returns how the plan gets more channels."""
+    made = compiled.plan.provenance
+    if not isinstance(compiled, CompiledProgram) and not (made and made.options):
+        # A schedule of another tool: hccc has chosen nothing of it.
+        return f"--reschedule schedules it anew, with --channels {channels} or as many as are best"
     again = "" if isinstance(compiled, CompiledProgram) else "compile it again with "
-    help = f"{again}--channels {channels}, or without --channels, --max-sms and --tune off"
-    return Problem("W401", message, help=help, severity="warning")
+    return f"{again}--channels {channels}, or without --channels, --max-sms and --tune off"
 
 
 def _with_more(run: Run) -> dict[int, float]:

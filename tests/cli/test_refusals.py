@@ -338,3 +338,26 @@ def test_the_command_line_offers_the_choices_of_options() -> None:
     assert choices["fuse"] == ["auto", *Fusion]
     assert choices["network_lowering"] == ["auto", *NetworkLowering]
     assert choices["transport"] == [t.name.lower() for t in CHOICES]
+
+
+def test_words_that_are_nearly_right(hccc: Hccc, tmp_path: Path) -> None:
+    """The help asks whether another is meant: a file of the folder, a choice, an option."""
+    program, cluster = tmp_path / "ring6.rccl", tmp_path / "my.cluster"
+    program.write_text("")
+    cluster.write_text("define nodes = 2\n")
+    _, _, said = hccc("check", tmp_path / "ring6.rcl")
+    assert "error[E401]" in said and f"help: is it {str(program)!r}?" in said
+    _, _, said = hccc("sim", program, cluster)
+    assert f"help: is it --cluster {cluster}?" in said
+    _, _, said = hccc("synth", "dgx-h100", "--collective", "all-reduce")
+    assert "help: is it allreduce?" in said
+    _, _, said = hccc("synth", "dgx-h100", "--collective", "nothing")
+    assert "help: `hccc synth --help`" in said
+    _, _, said = hccc("show", cluster, "-o", tmp_path / "x.svg")
+    assert "error[E134]" in said and "`define nodenum = 2`" in said
+
+
+def test_advice_for_a_schedule_of_another_tool(hccc: Hccc) -> None:
+    xml = ROOT / "examples" / "msccl" / "allreduce_ring_n8.xml"
+    code, _, said = hccc("sim", xml, "--cluster", "dgx-h100", "-b", "1G", "-e", "1G")
+    assert code == 0 and "warning[W401]" in said and "help: --reschedule schedules it anew" in said

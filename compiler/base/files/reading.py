@@ -5,15 +5,18 @@ An input may be a pipe or a device: it has no known size, may never end, and can
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from hccc.base.diagnostics import fail
 from hccc.base.files.plain import read_plain
 
+_LOOKED_AT = 10_000  # files of a folder, for one with a name like that of a file that is not there
 HEAD = 1 << 16  # bytes that tell the language; comments may come first
 
 
@@ -33,8 +36,20 @@ def read_text(path: Path, limit: int | Callable[[str], int]) -> str:
             data += file.read(limit + 1 - len(data)) if len(data) <= limit else b""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
+        raise fail("E401", f"cannot read {str(path)!r}: {reason}", help=_similar(path)) from None
     return _text_of(path, data, limit)
+
+
+def _similar(path: Path) -> str | None:
+    """Returns the question whether another file of its folder is meant; None if none is like it."""
+    try:
+        if path.exists():
+            return None
+        names = [one.name for one in islice(path.parent.iterdir(), _LOOKED_AT)]
+    except (OSError, ValueError):
+        return None
+    close = difflib.get_close_matches(path.name, names, 1, 0.75)
+    return f"is it {str(path.with_name(close[0]))!r}?" if close else None
 
 
 def read_text_in(directory: Path, name: str, limit: int) -> str:

@@ -40,6 +40,7 @@ MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, of one file
 INSIDE = ("direct", "mesh", "switch", "port", "nic")
 TARGETS = ("nic", "port", "switch", "direct")
+_NODES = frozenset({"nodes", "node", "nodecount", "nnodes", "numnodes"})  # for nodenum
 
 
 def read_site(defines: list[Define]) -> Site:
@@ -146,7 +147,10 @@ class _Reader:
         expected = f"node{self.site.n_nodes + 1}"
         if define.name != expected:
             message = f"the next node is {expected}, not `{clip(define.name)}`"
-            raise Mistake("E134", message, define.at, "nodes are numbered in order, from node1")
+            help = "nodes are numbered in order, from node1"
+            if define.name in _NODES:
+                help += "; `define nodenum = 2` says how many there are"
+            raise Mistake("E134", message, define.at, help)
         value, count = define.value, 1
         if isinstance(value, Times):
             count = integer(value.count, "the number of nodes", 1, MAX_RANKS)
