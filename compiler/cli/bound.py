@@ -8,13 +8,18 @@ import click
 
 from hccc.base.progress import tell
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import faults_options, json_option
 from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, Size, Words
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
 
-@click.command(short_help="Say what no schedule of a collective can beat on CLUSTER.")
+@click.command(
+    short_help="Say what no schedule of a collective can beat on CLUSTER.",
+    cls=HelpfulCommand,
+    examples=["hccc bound dgx-h100", "hccc bound my.cluster --collective allreduce -b 1G"],
+)
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
 @click.option(
     "--collective",

@@ -10,6 +10,7 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, File
 from hccc.ir.op_type import NAMES, UNEVEN_NAMES
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 
 
-@click.command(short_help="Print a built-in algorithm as a program, or list them.")
+@click.command(
+    short_help="Print a built-in algorithm as a program, or list them.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc builtin list",
+        "hccc builtin ring --ranks 8 --collective allreduce -o ring.rccl",
+    ],
+)
 @click.argument("name", metavar="NAME")
 @click.option("--ranks", type=click.IntRange(2, 65_536), help="Without a cluster: how many.")
 @click.option("--gpus-per-node", type=click.IntRange(1), help="[default: all ranks]")

@@ -8,11 +8,20 @@ from typing import Any
 import click
 
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import algorithm_argument, command_options, compile_options, load
 from hccc.cli.progress import progress
 
 
-@click.command(short_help="Prove that ALGO is right, and say what holds.")
+@click.command(
+    short_help="Prove that ALGO is right, and say what holds.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc check ring.rccl",
+        "hccc check kernels/",
+        "hccc check algo.xml --cluster dgx-a100",
+    ],
+)
 @algorithm_argument
 @click.option("--orders", is_flag=True, help="Print the order of every sum, whole.")
 @compile_options

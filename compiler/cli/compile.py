@@ -12,6 +12,7 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     CALLS,
     CommandOptions,
@@ -39,7 +40,17 @@ if TYPE_CHECKING:
 STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport staged"
 
 
-@click.command(name="compile", short_help="Compile ALGO into a directory of kernels.")
+@click.command(
+    name="compile",
+    short_help="Compile ALGO into a directory of kernels.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc ring.rccl -o kernels/",
+        "hccc ring.rccl -o kernels/ --cluster my.cluster --target cuda,cpu",
+        "hccc small.rccl large.rccl -o kernels/ --name allreduce",
+        "hccc ring.rccl --emit plan -o ring.json",
+    ],
+)
 @click.argument("algorithms", type=AlgorithmFile(), metavar="ALGO...", nargs=-1, required=True)
 @click.option(
     "-o",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import click
 
 from hccc.base.version import __version__
+from hccc.cli.helps import HelpfulCommand
 from hccc.downstream import places
 
 _ANSWERS: Mapping[str, tuple[str, Callable[[], object]]] = {
@@ -27,7 +28,11 @@ def _questions(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(short_help="Say where builds of other projects find hccc.")
+@click.command(
+    short_help="Say where builds of other projects find hccc.",
+    cls=HelpfulCommand,
+    examples=["hccc config --cmakedir"],
+)
 @_questions
 def config(**asked: bool) -> None:
     """Print where hccc is installed, and options for compilers, a line for each option given.

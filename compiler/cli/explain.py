@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     algorithm_argument,
     call,
@@ -20,7 +21,11 @@ from hccc.cli.progress import progress
 from hccc.cli.types import Size
 
 
-@click.command(short_help="Say why ALGO takes its time on a cluster, and what would help.")
+@click.command(
+    short_help="Say why ALGO takes its time on a cluster, and what would help.",
+    cls=HelpfulCommand,
+    examples=["hccc explain ring.rccl --cluster dgx-h100 -b 64M"],
+)
 @algorithm_argument
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
 @call_options

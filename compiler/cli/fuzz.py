@@ -14,6 +14,7 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.base.progress import tell
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import json_option
 from hccc.cli.progress import progress
 from hccc.cli.types import AlgorithmFile, Duration, Words
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from hccc.testing.fuzz import Finding, OnRound, Tally
 
 
-@click.command(short_help="Attack hccc, or one ALGO, with random programs and runs.")
+@click.command(
+    short_help="Attack hccc, or one ALGO, with random programs and runs.",
+    cls=HelpfulCommand,
+    examples=["hccc fuzz --time 10m", "hccc fuzz ring.rccl --examples 10000"],
+)
 @click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
 @click.option(
     "--collective",

@@ -7,10 +7,17 @@ import os
 import click
 
 from hccc.base.diagnostics import fail
+from hccc.cli.helps import HelpfulCommand
 
 
 @click.command(
     short_help="Start a command in one process per rank.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc launch -n 4 job.py --epochs 2",
+        "hccc launch --hosts a:4,b:4 job.py",
+        "hccc launch -n 2 --label -- ./a.out",
+    ],
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
@@ -45,11 +52,6 @@ def launch(
     Ranks find each other by their environment, as under torchrun: `init_process_group` of
     torch.distributed, `Communicator.from_environment()` and `hcccCommInitRank` need no more. When
     a rank fails, the others are stopped after five seconds, and the exit code is 1.
-
-    \b
-        hccc launch -n 4 job.py --epochs 2
-        hccc launch --hosts a:4,b:4 job.py
-        hccc launch -n 2 --label -- ./a.out
     """
     from hccc.launch.hosts import hosts_of
     from hccc.launch.launch import launch as run

@@ -34,8 +34,33 @@ from hccc.cli.synth import synth
 # of a short command's time.
 RARELY = (100_000, 20, 100)
 
+SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Algorithms": (compile_command, check, show, fuzz),
+    "Running": (run, launch, standard, nccl),
+    "Times": (sim, explain, bound),
+    "Clusters": (cluster, profile),
+    "Making algorithms": (synth, builtin),
+    "Builds": (config,),
+}
 
-@click.group(cls=DefaultGroup, context_settings=HELP, no_args_is_help=True)
+
+class Commands(DefaultGroup):
+    """The commands under headings, in the order of a day's work."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names in order."""
+        return [*self.commands]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes each heading with its commands."""
+        for heading, commands in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(one.name or "", one.get_short_help_str(100)) for one in commands]
+                )
+
+
+@click.group(cls=Commands, context_settings=HELP, no_args_is_help=True)
 @click.version_option(__version__, prog_name="hccc", message="%(prog)s %(version)s")
 def cli() -> None:
     """Compiles collective-communication algorithms into proved CUDA, HIP and CPU kernels.
@@ -44,25 +69,9 @@ def cli() -> None:
     """
 
 
-for _command in (
-    compile_command,
-    check,
-    run,
-    launch,
-    fuzz,
-    profile,
-    sim,
-    explain,
-    bound,
-    show,
-    cluster,
-    builtin,
-    synth,
-    standard,
-    nccl,
-    config,
-):
-    cli.add_command(_command)
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        cli.add_command(_command)
 
 
 def main() -> NoReturn:

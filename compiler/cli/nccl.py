@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import click
 
+from hccc.cli.helps import HelpfulCommand
 
-@click.command(short_help="Build libnccl.so.2, for programs that call NCCL.")
+
+@click.command(
+    short_help="Build libnccl.so.2, for programs that call NCCL.",
+    cls=HelpfulCommand,
+    examples=["LD_PRELOAD=$(hccc nccl --preload) ./a_program_of_nccl"],
+)
 @click.option("--path", is_flag=True, help="Print the folder, for LD_LIBRARY_PATH.")
 @click.option("--preload", is_flag=True, help="Print the file, for LD_PRELOAD.")
 def nccl(path: bool, preload: bool) -> None:

@@ -9,13 +9,18 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import json_option
 from hccc.cli.progress import progress
 from hccc.cli.types import Duration, File, Words
 from hccc.driver.options import TARGETS
 
 
-@click.command(short_help="Measure this machine into a .cluster.")
+@click.command(
+    short_help="Measure this machine into a .cluster.",
+    cls=HelpfulCommand,
+    examples=["hccc profile --device cpu --ranks 4 -o here.cluster"],
+)
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 @click.option(
     "--device", "devices", type=Words(TARGETS), help="Any of cpu,cuda,hip. [default: those present]"

@@ -11,6 +11,7 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import ALIASES, NAMES, OPS
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     algorithm_argument,
     command_options,
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 from hccc.ir.op_type import SKEWED
 
 
-@click.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
+@click.command(
+    short_help="Run all ranks of ALGO on real data, and check and time it.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc run ring.rccl",
+        "hccc run kernels/ -b 1K -e 64M -d float32,bfloat16",
+        "hccc run ring.rccl --procs 4",
+        "hccc run ring.rccl --hosts a:4,b:4",
+    ],
+)
 @algorithm_argument
 @size_options("1K", "1M")
 @click.option("-i", "--stepbytes", type=Size(), help="Between sizes, instead of a factor.")

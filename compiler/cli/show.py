@@ -9,6 +9,7 @@ import click
 
 from hccc.base.progress import tell
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import command_options, compile_options, given, load, refuse
 from hccc.cli.progress import progress
 from hccc.cli.types import AnyFile, File, Size
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
     from hccc.ir.topology import Topology
 
 
-@click.command(short_help="Draw ALGO, a plan or a cluster.")
+@click.command(
+    short_help="Draw ALGO, a plan or a cluster.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc show ring.rccl -o ring.html",
+        "hccc show dgx-h100 -o cluster.svg",
+        "hccc show ring.rccl --cluster dgx-h100 -b 1M -o timeline.svg --what timeline",
+    ],
+)
 @click.argument("algorithm", type=AnyFile(), metavar="ALGO|PLAN|CLUSTER")
 @click.option(
     "-o",

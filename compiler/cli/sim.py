@@ -9,6 +9,7 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     CALL,
     call,
@@ -28,7 +29,15 @@ from hccc.ir.op_type import NAMES as COLLECTIVES
 ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
 
 
-@click.command(short_help="Predict what ALGO, NCCL or RCCL takes on a cluster.")
+@click.command(
+    short_help="Predict what ALGO, NCCL or RCCL takes on a cluster.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc sim ring.rccl --cluster dgx-h100 -b 1K -e 1G",
+        "hccc sim ring.rccl --cluster my.cluster --vs",
+        "hccc sim ring.rccl --cluster my.cluster --fail node1.gpu3",
+    ],
+)
 @click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
 @size_options("1K", "4G")
 @click.option(

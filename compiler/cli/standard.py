@@ -9,12 +9,17 @@ import click
 
 from hccc.base.dtypes import NAMES as DTYPES
 from hccc.base.dtypes import OPS
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.progress import progress
 from hccc.cli.types import File, HostRanks
 from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
 
-@click.command(short_help="Make the library of a standard collective.")
+@click.command(
+    short_help="Make the library of a standard collective.",
+    cls=HelpfulCommand,
+    examples=["hccc standard --ranks 4 --collective allreduce"],
+)
 @click.option(
     "--ranks", type=HostRanks(), required=True, help="Of one host, or of each of several: 2+2."
 )

@@ -11,6 +11,7 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
+from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import faults_options, given, json_option, refuse
 from hccc.cli.progress import progress
 from hccc.cli.synth_sizes import (
@@ -31,7 +32,14 @@ Kind = Literal["stdout", "program", "programs", "kernels"]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
 
 
-@click.command(short_help="Make an algorithm for CLUSTER.")
+@click.command(
+    short_help="Make an algorithm for CLUSTER.",
+    cls=HelpfulCommand,
+    examples=[
+        "hccc synth my.cluster --collective allgather -b 64M -o allgather.rccl",
+        "hccc synth dgx-h100 --collective allreduce --sizes 1K..1G -o programs/",
+    ],
+)
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
 @click.option("--collective", type=click.Choice(COLLECTIVES), required=True, help="What to do.")
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")

@@ -45,7 +45,8 @@ def test_values_are_shown_in_a_line(ring: hccc.Compiled, simulation: hccc.Simula
         text = repr(value)
         assert text.startswith(f"<{name} ") and "\n" not in text and len(text) < 400, text
     assert repr(ring) == (
-        f"<CompiledProgram {ring.plan.name}: Allreduce over 8 ranks, 1 plan, proved, for dgx-h100.cluster>"
+        f"<CompiledProgram {ring.plan.name}: Allreduce over 8 ranks, 1 plan, proved, "
+        "for dgx-h100.cluster>"
     )
     assert (
         repr(ring.plan)

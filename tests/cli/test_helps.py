@@ -1,0 +1,69 @@
+"""`-h`: options in groups, examples that the command line takes, commands in order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from hccc.cli import main as cli
+from hccc.cli.helps import GROUPS
+from hccc.driver.options import selectable
+from tests.cli.commandline import Hccc, hccc
+
+__all__ = ["hccc"]
+COMMANDS = {name: one for name, one in cli.cli.commands.items() if not isinstance(one, click.Group)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_shown_once(hccc: Hccc, name: str) -> None:
+    code, text, _ = hccc(name, "-h")
+    assert code == 0 and text.count("Examples:") == 1
+    options = re.sub(r"-\s+", "-", text.partition("Options:")[2].partition("Examples:")[0])
+    for one in COMMANDS[name].params:
+        if isinstance(one, click.Option) and not one.hidden:
+            assert re.search(rf"(?<![\w-]){one.opts[0]}(?![\w-])", options), one.name
+    assert set(re.findall(r"^(\w[\w ]*):$", text, re.M)) <= {
+        "Usage",
+        "Options",
+        "Examples",
+        *GROUPS,
+    }
+    assert len(text.splitlines()) < (90 if name == "compile" else 80)
+
+
+def test_options_of_a_compilation_are_described_by_compile(hccc: Hccc) -> None:
+    _, whole, _ = hccc("compile", "-h")
+    _, short, _ = hccc("check", "-h")
+    for option in selectable():
+        assert option.metadata["help"].split()[0] in whole
+    assert "as `hccc compile -h` describes them" in " ".join(short.split())
+    assert "--max-sms" in short and len(short) < len(whole) / 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_are_command_lines(name: str) -> None:
+    """Each is taken apart as the command would, with files that need not be there."""
+    command = COMMANDS[name]
+    for example in getattr(command, "examples"):  # noqa: B009
+        words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))
+        assert words[0] == "hccc"
+        given = words[1:] if name == "compile" and words[1] not in COMMANDS else words[2:]
+        assert given is words[1:] or words[1] == name or name == "compile"
+        parser = command.make_parser(click.Context(command, info_name=name, **_settings(command)))
+        options, left, _ = parser.parse_args(args=list(given))
+        assert left is not None and options is not None
+
+
+def _settings(command: click.Command) -> dict[str, bool]:
+    return {k: v for k, v in command.context_settings.items() if k.startswith(("ignore", "allow"))}
+
+
+def test_commands_stand_in_the_order_of_a_days_work(hccc: Hccc) -> None:
+    _, text, _ = hccc("-h")
+    places = [
+        text.index(f"\n  {name} ") for name in ("compile", "check", "run", "launch", "sim", "synth")
+    ]
+    assert places == sorted(places)
