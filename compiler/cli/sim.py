@@ -35,7 +35,7 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
     examples=[
         "hccc sim ring.rccl --cluster dgx-h100 -b 1K -e 1G",
         "hccc sim ring.rccl --cluster my.cluster --vs",
-        "hccc sim ring.rccl --cluster my.cluster --fail node1.gpu3",
+        "hccc sim ring.rccl --cluster my.cluster --skew zipf",
     ],
 )
 @click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)

@@ -38,6 +38,7 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
     examples=[
         "hccc synth my.cluster --collective allgather -b 64M -o allgather.rccl",
         "hccc synth dgx-h100 --collective allreduce --sizes 1K..1G -o programs/",
+        "hccc synth my.cluster --collective allreduce -b 64M --fail node2.gpu3",
     ],
 )
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")

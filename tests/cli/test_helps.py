@@ -25,13 +25,9 @@ def test_every_option_is_shown_once(hccc: Hccc, name: str) -> None:
     for one in COMMANDS[name].params:
         if isinstance(one, click.Option) and not one.hidden:
             assert re.search(rf"(?<![\w-]){one.opts[0]}(?![\w-])", options), one.name
-    assert set(re.findall(r"^(\w[\w ]*):$", text, re.M)) <= {
-        "Usage",
-        "Options",
-        "Examples",
-        *GROUPS,
-    }
-    assert len(text.splitlines()) < (90 if name == "compile" else 80)
+    headings = set(re.findall(r"^(\w[\w ]*):$", text, re.M))
+    assert {"Options", "Examples"} <= headings <= {"Options", "Examples", *GROUPS}
+    assert len(text.splitlines()) < (115 if name == "compile" else 85)
 
 
 def test_options_of_a_compilation_are_described_by_compile(hccc: Hccc) -> None:
@@ -52,13 +48,9 @@ def test_examples_are_command_lines(name: str) -> None:
         assert words[0] == "hccc"
         given = words[1:] if name == "compile" and words[1] not in COMMANDS else words[2:]
         assert given is words[1:] or words[1] == name or name == "compile"
-        parser = command.make_parser(click.Context(command, info_name=name, **_settings(command)))
-        options, left, _ = parser.parse_args(args=list(given))
-        assert left is not None and options is not None
-
-
-def _settings(command: click.Command) -> dict[str, bool]:
-    return {k: v for k, v in command.context_settings.items() if k.startswith(("ignore", "allow"))}
+        context = click.Context(command, info_name=name)
+        context.allow_interspersed_args = not command.context_settings
+        assert command.make_parser(context).parse_args(args=list(given))
 
 
 def test_commands_stand_in_the_order_of_a_days_work(hccc: Hccc) -> None:
