@@ -114,7 +114,9 @@ class Expressions:
 
     def list_of(self, expr: Expr, frame: Frame, reason: str, help: str | None = None) -> Lists:
         """Returns the list in every iteration; `reason`: why one is needed. Raises as `value`."""
-        found = self.any_value(expr, frame)
+        return self._list(expr, self.any_value(expr, frame), reason, help)
+
+    def _list(self, expr: Expr, found: AnyValue, reason: str, help: str | None = None) -> Lists:
         if isinstance(found, Lists):
             return found
         shown = f"`{clip(expr.id)}`" if isinstance(expr, Name) else "this"
@@ -168,8 +170,14 @@ class Expressions:
             self._calls -= 1
 
     def _index(self, expr: Index, frame: Frame) -> AnyValue:
-        found = self.list_of(expr.base, frame, "only a list has elements")
-        position = self.value(expr.position, frame)
+        base = self.any_value(expr.base, frame)
+        try:
+            position = self.value(expr.position, frame)
+        except EvaluationFault as fault:
+            if isinstance(base, Lists) or fault.iteration == 0:
+                raise
+            position = 0  # the first iteration has this position, and no list
+        found = self._list(expr.base, base, "only a list has elements")
         self._budget.spend(frame.n)
         try:
             return index(found, position)

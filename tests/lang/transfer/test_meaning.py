@@ -232,6 +232,8 @@ def _compare_place(origin: Origin | None, row: int, expected: Reference, i: int)
 @example(
     "for i in range(-9, 9):\n    a = (-(2 ** 63 - 1) - 1) % (i * 2 + 1)\n    b = 0 - i\n    a = b"
 )
+@example("a = 0\na = a[(c) % len(a) + 0]")
+@example("a = 0\nfor i in range(5):\n    b = a[6 / (i - 3)]")
 def test_random_programs(batch: int, body: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate, "MAX_BATCH", batch)
