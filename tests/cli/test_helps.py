@@ -50,7 +50,8 @@ def test_examples_are_command_lines(name: str) -> None:
         assert given is words[1:] or words[1] == name or name == "compile"
         context = click.Context(command, info_name=name)
         context.allow_interspersed_args = not command.context_settings
-        assert command.make_parser(context).parse_args(args=list(given))
+        options, _, _ = command.make_parser(context).parse_args(args=list(given))
+        assert options.keys() <= {one.name for one in command.params}
 
 
 def test_commands_stand_in_the_order_of_a_days_work(hccc: Hccc) -> None:
