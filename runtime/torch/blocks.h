@@ -31,15 +31,17 @@ class Blocks {
   }
 
  private:
-  // Returns whether the tensors follow one another, those of no elements aside.
+  // Returns whether the tensors follow one another in one allocation, those of no elements aside.
   bool together() {
     const char *next = nullptr;
+    const c10::StorageImpl *in = nullptr;
     for (const at::Tensor &t : tensors_) {
       if (!t.numel()) continue;
       if (!t.is_contiguous()) return false;
       char *at = static_cast<char *>(t.data_ptr());
-      if (next && at != next) return false;
-      if (!next) data_ = at;
+      const c10::StorageImpl *of = t.storage().unsafeGetStorageImpl();
+      if (next && (at != next || of != in)) return false;
+      if (!next) data_ = at, in = of;
       next = at + t.nbytes();
     }
     return true;
