@@ -84,6 +84,8 @@ Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int ra
     hccc_bootstrap_error lost{};
     if (hccc_bootstrap_barrier(bootstrap, left.seconds(), &lost)) hccc::fail_as(lost);
     if (hccc_transport_ready(transport_, left.seconds(), &error)) fail_as(error);
+    // A rank that leaves at once must not fail another that is not ready yet.
+    if (hccc_bootstrap_barrier(bootstrap, left.seconds(), &lost)) hccc::fail_as(lost);
   } catch (...) {
     hccc_transport_close(transport_);
     throw;

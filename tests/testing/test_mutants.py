@@ -159,8 +159,8 @@ MUTANTS = [
     PassMutant(
         "chunks that stay are copied in place only",
         "place",
-        "Guard.OUT_OF_PLACE, first=False",
-        "Guard.IN_PLACE, first=False",
+        "c.reduces else Guard.OUT_OF_PLACE",
+        "c.reduces else Guard.IN_PLACE",
     ),
     PassMutant(
         "send slots are off by one",
