@@ -222,19 +222,24 @@ def test_what_failed_reaches_a_rank_that_is_still_talking(
         assert b"did not come" in got
 
 
+def _root_that_has_ended() -> RendezvousError:
+    """Returns the error of joining a root whose process has ended."""
+    code = "from hccc.runtime.bootstrap.rendezvous import unique_id; print(unique_id().hex())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    with pytest.raises(RendezvousError) as error:
+        Bootstrap(bytes.fromhex(done.stdout), 2, 1, 60)
+    return error.value
+
+
 def test_the_roots_process_has_ended() -> None:
     """A connection that is refused where a root once was is no reason to wait."""
-    code = "from hccc.runtime.bootstrap.rendezvous import unique_id; print(unique_id().hex())"
-    for _ in range(5):  # the system may have given its port to a root of another test
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-        )
-        with pytest.raises(RendezvousError) as error:
-            Bootstrap(bytes.fromhex(done.stdout), 2, 1, 60)
-        if "has another secret" not in str(error.value):
-            break
-    assert "is not there: its process has ended" in str(error.value)
-    assert error.value.reason is Reason.LOST
+    errors = (_root_that_has_ended() for _ in range(5))
+    # The system may have given its port to a root of another test.
+    error = next(one for one in errors if "has another secret" not in str(one))
+    assert "is not there: its process has ended" in str(error)
+    assert error.reason is Reason.LOST
 
 
 def _tells(me: RankContext) -> list[tuple[int, bytes]]:
