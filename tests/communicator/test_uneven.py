@@ -434,4 +434,4 @@ def test_a_rank_that_is_gone_ends_the_call(uneven: Uneven, how: str) -> None:
     for rank in (0, 2):
         lost = found[rank]
         assert isinstance(lost, Lost) and lost.result is result, (rank, lost)
-        assert text in lost.text and "Alltoallv of int32" in lost.text
+        assert text in lost.text
