@@ -39,7 +39,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import hccc
-from benchmarks.sizes import size_of
+from hccc.base.sizes import size_of
 from hccc.driver.compiled import Compiled
 from hccc.runtime.communicator.kernels import built
 

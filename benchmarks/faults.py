@@ -31,8 +31,8 @@ import hccc
 from benchmarks import rivals
 from benchmarks.candidates import compile_candidate
 from benchmarks.programs import EXAMPLES
-from benchmarks.sizes import size_of
 from hccc.base.diagnostics import UserError
+from hccc.base.sizes import size_of
 from hccc.driver.inputs import load_cluster
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.network.summary import limits

@@ -29,8 +29,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import shares
-from benchmarks.sizes import size_of
 from hccc.base.diagnostics import UserError
+from hccc.base.sizes import size_of
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.lang.machines.load import import_machines
 from hccc.predict.bounds import bounds

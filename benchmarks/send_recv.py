@@ -30,7 +30,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.sizes import size_of
+from hccc.base.sizes import size_of
 from hccc.runtime.communicator.runtime_library import ROOMS, build
 
 SOURCE = Path(__file__).with_name("send_recv.cpp")

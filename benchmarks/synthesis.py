@@ -31,7 +31,7 @@ from rich.table import Table
 import hccc
 from benchmarks import over_sizes, shares, speed, steps
 from benchmarks.programs import EXAMPLES
-from benchmarks.sizes import size_of
+from hccc.base.sizes import size_of
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.model import predict
 

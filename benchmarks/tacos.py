@@ -30,9 +30,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.candidates import compile_candidate
-from benchmarks.sizes import size_of
 from hccc.base.diagnostics import fail
 from hccc.base.jit.compiled import njit
+from hccc.base.sizes import size_of
 from hccc.driver.inputs import load_cluster
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.collective import OpType, collective_named

@@ -29,7 +29,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.sizes import size_of
+from hccc.base.sizes import size_of
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "broadcast"),

@@ -13,7 +13,7 @@ from hccc.driver.options import Options
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_SHORT = {"-b": "smallest", "-e": "largest", "-f": "factor"}
+_SHORT = {"-b": "`smallest`", "-e": "`largest`", "-f": "`factor`"}  # of `Sizes`
 _SHORT_OPTION = re.compile(r"(?<![\w-])-[bef](?![\w-])")
 
 

@@ -21,7 +21,7 @@ GROUPS = {  # options by the heading under which they stand; all others are the 
     "Processes and hosts": frozenset({"procs", "hosts", "rsh", "remote_python", "workers"}),
     "Faults of the cluster": frozenset({"failed", "degraded"}),
     "Compilation": _COMPILATION,
-    "Output": frozenset({"as_json", "time_phases", "file", "help"}),
+    "Output": frozenset({"as_json", "time_phases", "file"}),
 }
 _WHOLE = "compile"  # the command that shows all options of a compilation
 
@@ -38,22 +38,21 @@ class HelpfulCommand(click.Command):
         shown = [
             (one, record) for one in self.get_params(ctx) if (record := one.get_help_record(ctx))
         ]
-        shared = {name for names in GROUPS.values() for name in names}
-        own = [record for one, record in shown if one.name not in shared]
-        if self.name == _WHOLE:
-            own = [record for one, record in shown if one.name not in shared - _COMPILATION]
+        whole = {_COMPILATION} if self.name == _WHOLE else set()
+        groups = {heading: names for heading, names in GROUPS.items() if names not in whole}
+        shared = frozenset[str]().union(*groups.values())
         with formatter.section("Options"):
-            formatter.write_dl(own)
-        for heading, names in GROUPS.items():
+            formatter.write_dl([record for one, record in shown if one.name not in shared])
+        for heading, names in groups.items():
             found = [(one, record) for one, record in shown if one.name in names]
-            if not found or (heading == "Compilation" and self.name == _WHOLE):
+            if not found:
                 continue
             with formatter.section(heading):
-                if heading != "Compilation":
+                if names is _COMPILATION:
+                    flags = ", ".join(one.opts[0] for one, _ in found)
+                    formatter.write_text(f"{flags}: as `hccc compile -h` describes them.")
+                else:
                     formatter.write_dl([record for _, record in found])
-                    continue
-                flags = ", ".join(one.opts[0] for one, _ in found)
-                formatter.write_text(f"{flags}: as `hccc compile -h` describes them.")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the examples."""

@@ -8,6 +8,7 @@ import click
 
 from hccc.base.diagnostics import fail
 from hccc.cli.helps import HelpfulCommand
+from hccc.cli.options import hosts_options
 
 
 @click.command(
@@ -24,18 +25,7 @@ from hccc.cli.helps import HelpfulCommand
     "-n", "--ranks", type=click.IntRange(1, 4096), help="How many; with --hosts, of all slots."
 )
 @click.option("-m", "module", is_flag=True, help="COMMAND is a Python module.")
-@click.option(
-    "--hosts",
-    default="",
-    metavar="HOSTS",
-    help="Where the ranks run: a:4,b:4, or a file with lines `host slots=4`.",
-)
-@click.option("--rsh", metavar="COMMAND", help="The remote shell: HCCC_RSH, else ssh.")
-@click.option(
-    "--remote-python",
-    metavar="FILE",
-    help="The Python with hccc on the hosts: HCCC_REMOTE_PYTHON, else the path of this one.",
-)
+@hosts_options
 @click.option("--label", is_flag=True, help="Begin each line of output with its rank.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def launch(

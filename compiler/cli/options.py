@@ -53,6 +53,20 @@ _DEGRADE = click.option(
     help="Slower than the cluster says: node1.nic=18Gbps, node1.nic0=2.25, leaf1=50, or "
     "node1-node2=18Gbps: all ways between two nodes, in each direction.",
 )
+_HOSTS = (
+    click.option(
+        "--hosts",
+        default="",
+        metavar="HOSTS",
+        help="Where the ranks run: a:4,b:4, or a file with lines `host slots=4`.",
+    ),
+    click.option("--rsh", metavar="COMMAND", help="The remote shell: HCCC_RSH, else ssh."),
+    click.option(
+        "--remote-python",
+        metavar="FILE",
+        help="The Python with hccc on the hosts: HCCC_REMOTE_PYTHON, else the path of this one.",
+    ),
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
 algorithm_argument = click.argument("algorithm", type=AlgorithmFile(), metavar="ALGO")
 _MORE = {
@@ -78,6 +92,13 @@ _MORE = {
 def faults_options(command: Command) -> Command:
     """Adds `--fail` and `--degrade`: faults of a cluster."""
     return _FAIL(_DEGRADE(command))
+
+
+def hosts_options(command: Command) -> Command:
+    """Adds `--hosts`, and how they are reached."""
+    for option in reversed(_HOSTS):
+        command = option(command)
+    return command
 
 
 def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any]:

@@ -16,6 +16,7 @@ from hccc.cli.options import (
     algorithm_argument,
     command_options,
     compile_options,
+    hosts_options,
     load,
     size_options,
     with_reductions,
@@ -88,18 +89,7 @@ from hccc.ir.op_type import SKEWED
     default=0,
     help="Processes for the ranks; 0: this one, or with --hosts one for each rank.",
 )
-@click.option(
-    "--hosts",
-    default="",
-    metavar="HOSTS",
-    help="Where the ranks run: a:4,b:4, or a file with lines `host slots=4`.",
-)
-@click.option("--rsh", metavar="COMMAND", help="The remote shell: HCCC_RSH, else ssh.")
-@click.option(
-    "--remote-python",
-    metavar="FILE",
-    help="The Python with hccc on the hosts: HCCC_REMOTE_PYTHON, else the path of this one.",
-)
+@hosts_options
 @click.option(
     "--network",
     type=Speed(),

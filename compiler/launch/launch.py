@@ -123,7 +123,7 @@ class _Job:
         self._n, self._hosts, self._label = n_ranks, hosts, label
         self._events, self._stop = events, stop
         self._ended: dict[int, int | None] = {}
-        self._failure: UserError | None = None
+        self._failed: tuple[int, UserError] | None = None  # the first rank, and how
         self._stopped: list[int] = []
         self._signals = [signal.SIGTERM, signal.SIGKILL]
         self._until: float | None = None  # when the next of them is sent
@@ -135,8 +135,8 @@ class _Job:
                 self._step()
         except KeyboardInterrupt:
             self._interrupted()
-        if self._failure:
-            self._raise(self._failure)
+        if self._failed:
+            self._raise(*self._failed)
 
     def _step(self) -> None:
         left = None if self._until is None else max(0.0, self._until - time.monotonic())
@@ -159,8 +159,8 @@ class _Job:
 
     def _end(self, rank: int, code: int | None, failure: UserError | None) -> None:
         self._ended.setdefault(rank, code)
-        if failure and not self._failure:
-            self._failure, self._until = failure, time.monotonic() + GRACE_S
+        if failure and not self._failed:
+            self._failed, self._until = (rank, failure), time.monotonic() + GRACE_S
 
     def _print(self, rank: int, text: str, stream: TextIO) -> None:
         label = f"[{rank:{len(str(self._n - 1))}}] " if self._label else ""
@@ -179,11 +179,10 @@ class _Job:
             self._step()
         raise KeyboardInterrupt
 
-    def _raise(self, failure: UserError) -> NoReturn:
+    def _raise(self, first: int, failure: UserError) -> NoReturn:
         notes = list(failure.problem.notes)
-        also = [r for r, code in self._ended.items() if code and r not in self._stopped]
-        del also[:1]  # the first is the failure
-        if also:
+        others = {r: code for r, code in self._ended.items() if r not in (first, *self._stopped)}
+        if also := [r for r, code in others.items() if code]:
             notes.append(Note(f"{_ranks(also)} failed after it"))
         if self._stopped:
             notes.append(Note(f"{_ranks(self._stopped)} did not end in {GRACE_S:g} s: stopped"))

@@ -57,9 +57,7 @@ class RankCommand:
             if not Path(self.directory, first).is_file():
                 raise fail("E476", f"there is no file {first}")
             return [sys.executable, first, *rest]
-        path = os.pathsep.join([self.environment.get("PATH", ""), os.environ.get("PATH", "")])
-        named = str(Path(self.directory, first)) if os.sep in first else first
-        found = shutil.which(named, path=path)
+        found = shutil.which(str(Path(self.directory, first)) if os.sep in first else first)
         if found is None:
             help = "a Python script ends with .py; `-m` runs a module"
             raise fail("E476", f"there is no command {first}", help=help)

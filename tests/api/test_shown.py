@@ -105,7 +105,7 @@ def test_run() -> None:
         ("--scheduler 'x' is not one of", "scheduler 'x' is not one of"),
         ("--channels 32, or --no-prove", "channels=32, or prove=False"),
         ("`hccc run --procs 4` does", "`hccc run --procs 4` does"),
-        ("a smaller -b, or a larger -e", "a smaller smallest, or a larger largest"),
+        ("a smaller -b, or a larger -e", "a smaller `smallest`, or a larger `largest`"),
         ("well-known: a--b, x -by", "well-known: a--b, x -by"),
     ],
 )

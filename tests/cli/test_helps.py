@@ -45,12 +45,13 @@ def test_examples_are_command_lines(name: str) -> None:
     command = COMMANDS[name]
     for example in getattr(command, "examples"):  # noqa: B009
         words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))
-        assert words[0] == "hccc"
-        given = words[1:] if name == "compile" and words[1] not in COMMANDS else words[2:]
-        assert given is words[1:] or words[1] == name or name == "compile"
+        named = words[1] in COMMANDS  # `compile` may be left out
+        assert words[0] == "hccc" and (words[1] if named else "compile") == name
         context = click.Context(command, info_name=name)
         context.allow_interspersed_args = not command.context_settings
-        options, _, _ = command.make_parser(context).parse_args(args=list(given))
+        options, _, _ = command.make_parser(context).parse_args(
+            args=words[2:] if named else words[1:]
+        )
         assert options.keys() <= {one.name for one in command.params}
 
 

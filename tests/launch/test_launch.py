@@ -84,6 +84,18 @@ def test_what_cannot_be_started(hccc: Hccc, words: list[str], said: str) -> None
     assert code and said in stderr and "Traceback" not in stderr
 
 
+def test_a_command_of_the_working_directory_is_not_on_the_path(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a shell: `./true` would be."""
+    own = tmp_path / "true"
+    own.write_text("#!/bin/sh\necho own\n")
+    own.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert hccc("launch", "-n", "1", "true") == (0, "", "")
+    assert hccc("launch", "-n", "1", "./true") == (0, "own\n", "")
+
+
 @pytest.mark.slow
 def test_a_rank_that_fails_ends_the_others(hccc: Hccc) -> None:
     """The others get SIGTERM after a while; those that end by themselves are named too."""
