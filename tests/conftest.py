@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.installed import Installed, root_of, shared
+from tests.marks import LONG
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
@@ -21,6 +22,15 @@ UPDATE = "look at the text, then run pytest with --update-golden"
 CPU_DEVICES = 2  # of this process and its children
 LEVELS = {"not slow": "-O0", "slow": "-O1"}  # of the suites; users have -O3
 _PASSED = pytest.StashKey[bool]()
+# A change fails for what it changed: its random cases are the same in each run. With HCCC_LONG they
+# are others each time. How fast a machine is fails nothing.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=LONG == 1,
+)
+settings.load_profile("suite")
 # Of scripts/mutate, which asks whether a test fails, not for the least example.
 settings.register_profile("mutants", deadline=None, phases=(Phase.explicit, Phase.generate))
 
