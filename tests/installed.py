@@ -32,8 +32,11 @@ class Installed:
     path: str = ""
 
     def environment(self) -> dict[str, str]:
-        """Returns a shell's variables with the environment active and nothing of this tree's."""
+        """Returns a shell's variables with the environment active and nothing of this tree's, but
+        how much is optimised."""
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HCCC"))}
+        if flags := os.environ.get("HCCC_CXXFLAGS"):
+            plain["HCCC_CXXFLAGS"] = flags
         plain["PATH"] = f"{self.bin}{os.pathsep}{plain.get('PATH', os.defpath)}"
         return plain | ({"PYTHONPATH": self.path} if self.path else {})
 

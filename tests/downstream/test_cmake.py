@@ -85,7 +85,7 @@ def test_a_program_in_c_links_the_runtime(
     tmp_path: Path, installed: Installed, shared: str
 ) -> None:
     tools(["cmake", "cc", "c++", "ninja"])
-    options = ("-G", "Ninja", f"-DBUILD_SHARED_LIBS={shared}")
+    options = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", f"-DBUILD_SHARED_LIBS={shared}")
     made = project(tmp_path, installed, *options, name="cmake_runtime")
     assert installed.run(made.build / "four_ranks") == "4 ranks, 100000 elements: right\n"
     assert bool(list(made.build.rglob("libhccc_runtime.so"))) is (shared == "ON")
@@ -104,7 +104,7 @@ def test_a_program_in_c_links_the_kernels_of_a_gpu(
     tools(["cmake", "cc", "c++", "ninja", compiler])
     if gpu == "hip" and not Path("/usr/include/hip/hip_runtime_api.h").exists():
         pytest.skip("no HIP headers")
-    made = project(tmp_path, installed, "-G", "Ninja", *options)
+    made = project(tmp_path, installed, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", *options)
     made.edit("CMakeLists.txt", "TARGETS cpu", f"TARGETS cpu {gpu}")
     refused = f'allreduce_{gpu}(0, 0, "float32", "sum", 0) == HCCC_BAD_ARGUMENT'
     described = f"allreduce_{gpu}_library()->n_ranks == RANKS"

@@ -27,6 +27,14 @@ except Exception as error:
     print(error)
 print(m.__file__)
 """
+
+
+@pytest.fixture(autouse=True)
+def _compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling is most of what these take; unasked, CMake optimises."""
+    monkeypatch.setenv("CMAKE_BUILD_TYPE", "Debug")
+
+
 PROJECTS = {"python_setuptools": "ring_setuptools", "python_cmake": "ring_cmake"}
 
 

@@ -196,14 +196,14 @@ def test_what_cannot_be_kept_ends_a_run_before_it_begins() -> None:
     assert isinstance(ended, compiled.Ended) and ended.late and ended.now == 0.0
 
 
-@law(60)
+@law(40)
 def test_the_bound_holds_for_random_plans(data: st.DataObject) -> None:
     """Without the launch, beside which limits of a short run can be one number."""
     machine, request = drawn(data)
     check_bound(machine, replace(request, costs=replace(request.costs, launch=0.0)))
 
 
-@law(100)
+@law(60)
 def test_both_engines_do_the_same_with_random_plans(data: st.DataObject) -> None:
     check_alike(*drawn(data))
 

@@ -102,7 +102,7 @@ def parts_of(plan: Plan, block: int, lengths: tuple[int, ...] | None) -> list[fl
     return found
 
 
-@law(60)
+@law(40)
 def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     machine, request = drawn(data)
     try:
@@ -127,7 +127,7 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     np.testing.assert_allclose(got.end, ends, rtol=1e-4, atol=1e-5)
 
 
-@law(60)
+@law(40)
 def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObject) -> None:
     """Executed in the order of the simulated ends, a plan gives the collective's result."""
     machine, request = drawn(data)
@@ -149,7 +149,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObj
     assert (np.diff(got.end[path]) >= -1e-6).all()
 
 
-@law(60)
+@law(40)
 def test_proxies_carry_everything_once_and_in_order(data: st.DataObject) -> None:
     """Every transfer of every micro-batch, pair by pair; every byte crosses its pair's links."""
     machine, request = drawn(data)

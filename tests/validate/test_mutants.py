@@ -94,15 +94,15 @@ def texts() -> Iterator[Any]:
     yield "ring_allreduce.rccl", DIRECT, CPU, 2, 10
     for name in ("ring_allreduce", "binomial_broadcast", "direct_alltoall", "rhd_allreduce"):
         for transport in (DIRECT, STAGED):
-            yield slow(f"{name}.rccl", transport, CUDA, 0, 40 * LONG)
+            yield slow(f"{name}.rccl", transport, CUDA, 0, 20 * LONG)
     for target in (CPU, CUDA, HIP):
-        yield slow("hm_allreduce.rccl", DIRECT, target, 0, 40 * LONG)
-    yield slow("hm_allreduce.rccl", AUTO, CUDA, 0, 40 * LONG)
-    yield slow("hm_allreduce.rccl", STAGED, CUDA, 0, 30 * LONG)
-    yield slow("msccl/allreduce_ring_n8_msccl.xml", STAGED, CUDA, 0, 40 * LONG)
+        yield slow("hm_allreduce.rccl", DIRECT, target, 0, 20 * LONG)
+    yield slow("hm_allreduce.rccl", AUTO, CUDA, 0, 20 * LONG)
+    yield slow("hm_allreduce.rccl", STAGED, CUDA, 0, 20 * LONG)
+    yield slow("msccl/allreduce_ring_n8_msccl.xml", STAGED, CUDA, 0, 20 * LONG)
     for part in (1, 2):
-        yield slow("direct_scatter.rccl", DIRECT, CUDA, part, 40 * LONG)
-        yield slow("ring_allreduce.rccl", DIRECT, CPU, part, 40 * LONG)
+        yield slow("direct_scatter.rccl", DIRECT, CUDA, part, 20 * LONG)
+        yield slow("ring_allreduce.rccl", DIRECT, CPU, part, 20 * LONG)
 
 
 @pytest.mark.quick(1)

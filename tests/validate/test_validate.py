@@ -92,7 +92,7 @@ def test_random_programs(part: int) -> None:
     """Of each plan the text of one target: their functions are the same."""
 
     @seed(part)
-    @settings(max_examples=50 * LONG, deadline=None, suppress_health_check=EVERY_CHECK)
+    @settings(max_examples=30 * LONG, deadline=None, suppress_health_check=EVERY_CHECK)
     @given(plans(), st.sampled_from(TARGETS))
     def body(plan: Plan, target: Target) -> None:
         validate(emitted(plan, target), Catalogue.of(plan), [target])
