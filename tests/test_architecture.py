@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         "synth",
     },
     "pictures": {"analysis", "base", "driver", "ir", "lang", "network", "predict", "sim"},
-    "standard": {"base", "driver", "emit", "ir", "passes", "runtime", "synth"},
+    "standard": {"base", "driver", "emit", "ir", "passes", "proofs", "runtime", "synth"},
     "profile": {"base", "driver", "emit", "ir", "lang", "launch", "runtime"},
     "testing": {
         *("base", "driver", "emit", "interop", "ir", "lang", "passes", "proofs", "runtime"),

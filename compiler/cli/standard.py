@@ -21,7 +21,10 @@ from hccc.ir.op_type import NAMES, UNEVEN_NAMES
     examples=["hccc standard --ranks 4 --collective allreduce"],
 )
 @click.option(
-    "--ranks", type=HostRanks(), required=True, help="Of one host, or of each of several: 2+2."
+    "--ranks",
+    type=HostRanks(),
+    required=True,
+    help="Of one host, or of each of several: 2+2; or which: 0,2+1,3.",
 )
 @click.option(
     "--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), required=True, help="Which."
@@ -31,7 +34,7 @@ from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 @click.option("--op", type=click.Choice(OPS), default="sum", help="Of what reduces.")
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Copy the library to a file.")
 def standard(
-    ranks: tuple[int, ...],
+    ranks: tuple[tuple[int, ...], ...],
     collective: str,
     root: int,
     dtype: str,
@@ -47,8 +50,9 @@ def standard(
     from hccc.ir.collective import OpType, spelled
     from hccc.standard.libraries import build_standard
 
-    if root >= sum(ranks):
-        raise click.BadParameter(f"{root} is no rank of {sum(ranks)}.", param_hint="'--root'")
+    n_ranks = sum(map(len, ranks))
+    if root >= n_ranks:
+        raise click.BadParameter(f"{root} is no rank of {n_ranks}.", param_hint="'--root'")
     with progress():
         op_type, uneven = spelled(collective) or (OpType.ALLREDUCE, False)
         made = build_standard(op_type, ranks, [dtype], [op], root, uneven=uneven)

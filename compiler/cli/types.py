@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -118,23 +119,31 @@ class Duration(click.ParamType[float]):
         return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-class HostRanks(click.ParamType[tuple[int, ...]]):
-    """Ranks of a host, or of each of several: `8`, `2+2`."""
+class HostRanks(click.ParamType[tuple[tuple[int, ...], ...]]):
+    """Ranks of a host, or of each of several: how many, `8` or `2+2`, or which, `0,2+1,3`."""
 
     name = "ranks"
     _MOST = 1024  # of all hosts
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
+    ) -> tuple[tuple[int, ...], ...]:
         """Returns the ranks of each host."""
         words = str(value).split("+")
-        if not all(re.fullmatch(r"[1-9]\d{0,3}", word, re.A) for word in words):
-            self.fail(f"{value!r} are not numbers of ranks; write 8, or 2+2", param, ctx)
-        found = tuple(map(int, words))
-        if sum(found) > self._MOST:
+        counts = "," not in str(value)
+        form = r"[1-9]\d{0,3}" if counts else r"\d{1,4}(,\d{1,4})*"
+        if not all(re.fullmatch(form, word, re.A) for word in words):
+            text = f"{value!r} are not numbers of ranks; write 8, or 2+2, or which: 0,2+1,3"
+            self.fail(text, param, ctx)
+        found = [[int(rank) for rank in word.split(",")] for word in words]
+        sizes = [ranks[0] if counts else len(ranks) for ranks in found]
+        if sum(sizes) > self._MOST:
             self.fail(f"{value!r} are more than {self._MOST} ranks", param, ctx)
-        return found
+        if counts:
+            found = [[*range(a, b)] for a, b in pairwise(accumulate(sizes, initial=0))]
+        if sorted(chain(*found)) != [*range(sum(sizes))]:
+            self.fail(f"{value!r} are not ranks 0, 1, ..., each once", param, ctx)
+        return tuple(map(tuple, found))
 
 
 class Words(click.ParamType[tuple[str, ...]]):

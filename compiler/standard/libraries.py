@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from hccc.base.building.compiler import compiler_tag, find_compiler
 from hccc.base.progress import tell
@@ -18,7 +21,9 @@ from hccc.ir.choices import NetworkLowering
 from hccc.ir.collective import REDUCING, OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
+from hccc.passes.renumber import renumber
 from hccc.passes.verify import verify
+from hccc.proofs.prove import check_plan
 from hccc.runtime.communicator.kernels import built
 from hccc.standard.host import cluster_of
 from hccc.synth.builtin import registry
@@ -56,9 +61,15 @@ def standard_library(
     *,
     uneven: bool = False,
     reductions: Sequence[str] = (),
+    numbers: Sequence[int] = (),
 ) -> Catalogue:
     """Compiles and proves the library of a collective for ranks of one host, or of several; through
-    slots where the fastest plan lacks one of the reductions."""
+    slots where the fastest plan lacks one of the reductions.
+
+    numbers: what each rank of `where` is called, and `root` with it; none: as it is there.
+    """
+    if numbers:
+        root = numbers.index(root)
     tell("Making programs")
     weighed = programs(op, where, root, uneven=uneven)
     name, options = _name(op, uneven), Options(sizes=SIZES)
@@ -66,7 +77,17 @@ def standard_library(
     if op in REDUCING and not {*reductions} <= {*made.narrowest.operations}:
         slots = replace(options, network_lowering=NetworkLowering.SLOTS)
         made = compile_library(weighed, slots, where, name=name).catalogue
-    return made
+    return _renumbered(made, numbers) if numbers else made
+
+
+def _renumbered(made: Catalogue, numbers: Sequence[int]) -> Catalogue:
+    """Returns a library with its ranks renumbered, and proves it."""
+    tell("Proof")
+    plans = tuple(renumber(plan, np.array(numbers)) for plan in made.plans)
+    for plan in plans:
+        check_plan(plan)
+    provenance = made.provenance and replace(made.provenance, cluster=None)
+    return replace(made, plans=plans, provenance=provenance)
 
 
 def _name(op: OpType, uneven: bool) -> str:
@@ -75,7 +96,7 @@ def _name(op: OpType, uneven: bool) -> str:
 
 def build_standard(
     op: OpType,
-    hosts: Sequence[int],
+    hosts: Sequence[Sequence[int]],
     dtypes: Sequence[str],
     reductions: Sequence[str] = ("sum",),
     root: int = 0,
@@ -83,7 +104,8 @@ def build_standard(
     uneven: bool = False,
 ) -> Path:
     """Builds a collective's library for the CPU, for each type and reduction (where nothing is
-    reduced, for each width), and returns its file in the user's cache. hosts: the ranks of each.
+    reduced, for each width), and returns its file in the user's cache. hosts: the ranks of each,
+    in a row or not.
 
     Raises:
         UserError: E412 to E414 it cannot be built; E424, and anything wrong with the cluster of
@@ -91,8 +113,17 @@ def build_standard(
     """
     if not compiler_tag() and not has_built(f"{_name(op, uneven)}_cpu"):
         find_compiler()  # says so before seconds of work
-    where = cluster_of(hosts)
-    place = kernels(op, where, root, uneven=uneven, reductions=reductions)
+    where = cluster_of([len(ranks) for ranks in hosts])
+    numbers = [*chain(*hosts)]
+    in_a_row = numbers == [*range(len(numbers))]
+    place = kernels(
+        op,
+        where,
+        root,
+        uneven=uneven,
+        reductions=reductions,
+        numbers=() if in_a_row else numbers,
+    )
     return built(place, dtypes, reductions)
 
 
@@ -103,12 +134,14 @@ def kernels(
     *,
     uneven: bool = False,
     reductions: Sequence[str] = (),
+    numbers: Sequence[int] = (),
 ) -> Path:
     """Emits a collective's kernels for the CPU into the user's cache, and returns their directory.
+    Arguments are those of `standard_library`.
 
     Raises:
         UserError: E413 there is no place for them.
     """
     cpu = next(target for target in TARGETS if target.name == "cpu")
-    made = standard_library(op, where, root, uneven=uneven, reductions=reductions)
+    made = standard_library(op, where, root, uneven=uneven, reductions=reductions, numbers=numbers)
     return kept(outputs.kernels(made, [cpu]))

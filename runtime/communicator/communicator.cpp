@@ -260,15 +260,10 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
   libraries_.add(std::move(library));
 }
 
-// Returns the ranks of each host, in the order of the ranks; none where a host's ranks are not in a row.
+// Returns the host of each rank; hosts are numbered in the order of their lowest ranks.
 std::vector<int> Communicator::hosts() const {
   std::vector<int> found;
-  for (int r = 0; r < n_ranks_; ++r) {
-    const size_t host = static_cast<size_t>(hccc_bootstrap_host(bootstrap_.get(), r));
-    if (host + 1 < found.size()) return {};  // hosts are numbered in the order of their lowest ranks
-    if (host == found.size()) found.push_back(0);
-    ++found[host];
-  }
+  for (int r = 0; r < n_ranks_; ++r) found.push_back(hccc_bootstrap_host(bootstrap_.get(), r));
   return found;
 }
 
@@ -281,7 +276,7 @@ bool Communicator::first_of_host() const {
 // Returns whether a call that no library does may have one made: a collective on the CPU.
 bool Communicator::makes(const Wanted &wanted) const {
   if (!wanted.collective || !StandardLibrary::serves(wanted.collective) || is_own(wanted.op)) return false;
-  if (strcmp(host_->target(), "cpu") != 0 || hosts().empty()) return false;
+  if (strcmp(host_->target(), "cpu") != 0) return false;
   return rooted(wanted.collective) || wanted.root == -1;
 }
 

@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <mutex>
-#include <numeric>
 #include <sstream>
 
 #include "descriptor.h"
@@ -30,6 +30,7 @@ namespace {
 
 constexpr size_t MOST_TEXT = 8192;  // of what the command says
 constexpr int LOOK_MS = 100;
+constexpr size_t MOST_HOSTS_TEXT = 100;  // in the name of a file
 
 std::vector<std::string> &maker() {
   static auto *words = new std::vector<std::string>;
@@ -104,6 +105,21 @@ std::string packaged(const std::string &name) {
   if (is_newer() && is_of(package, newer, S_IFDIR) && is_of(package, newer + "/" + name, S_IFREG))
     return newer + "/" + name;
   return is_of(package, place + "/" + name, S_IFREG) ? place + "/" + name : "";
+}
+
+// Writes the ranks of each host as `hccc standard --ranks` takes them: how many, "2+2", or, where they
+// are not in a row, which, "0,2+1,3". host_of: of each rank, numbered in the order of their lowest ranks.
+std::string hosts_text(const std::vector<int> &host_of) {
+  const bool in_a_row = std::is_sorted(host_of.begin(), host_of.end());
+  std::string made;
+  for (int host = 0; host <= *std::max_element(host_of.begin(), host_of.end()); ++host) {
+    std::string ranks;
+    for (size_t r = 0; r < host_of.size(); ++r)
+      if (host_of[r] == host) ranks += (ranks.empty() ? "" : ",") + std::to_string(r);
+    if (in_a_row) ranks = std::to_string(std::count(host_of.begin(), host_of.end(), host));
+    made += (host ? "+" : "") + ranks;
+  }
+  return made;
 }
 
 // Makes a directory that only this user can write to, unless it exists.
@@ -189,10 +205,9 @@ bool StandardLibrary::serves(const char *collective) {
   return false;
 }
 
-StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &hosts)
-    : collective_(wanted.collective), root_(wanted.root), n_ranks_(std::accumulate(hosts.begin(), hosts.end(), 0)),
-      of_type_(wanted.type), of_op_(wanted.op) {
-  for (const int ranks : hosts) hosts_ += (hosts_.empty() ? "" : "+") + std::to_string(ranks);
+StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of)
+    : collective_(wanted.collective), hosts_(hosts_text(host_of)), root_(wanted.root),
+      n_ranks_(static_cast<int>(host_of.size())), of_type_(wanted.type), of_op_(wanted.op) {
   for (char &c : collective_) c = static_cast<char>(tolower(c));
   const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" ||
                        collective_ == "reducescatterv" || collective_ == "reduce";
@@ -201,8 +216,10 @@ StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &h
   const std::string cluster = variable("HCCC_CLUSTER");
   const uint64_t figures = cluster.empty() ? 0 : hash_of(content_of(cluster), hash_of(cluster));
   std::string name = hosts_ + "-" + collective_;
+  if (hosts_.size() > MOST_HOSTS_TEXT)
+    name = text_of("%d-%016llx-%s", n_ranks_, static_cast<unsigned long long>(hash_of(hosts_)), collective_.c_str());
   if (root_ >= 0) name += "-" + std::to_string(root_);
-  if (!figures && hosts.size() == 1) packaged_ = packaged(name + ".so");
+  if (!figures && hosts_.find('+') == std::string::npos) packaged_ = packaged(name + ".so");
   name += "-" + type_ + (reduces ? "-" + op_ : "");
   if (figures) name += text_of("-%08x", static_cast<unsigned>(figures >> 32));
   identity_ = hash_of(name);
@@ -215,6 +232,7 @@ std::string StandardLibrary::text() const {
   std::string made = collective_ + " of " + type_;
   if (!op_.empty()) made += ", " + op_;
   if (root_ >= 0) made += ", root " + std::to_string(root_);
+  if (hosts_.find(',') != std::string::npos) return made + ", for hosts of ranks " + hosts_;
   if (hosts_.find('+') != std::string::npos) return made + ", for hosts of " + hosts_ + " ranks";
   return made + ", for " + hosts_ + (n_ranks_ == 1 ? " rank" : " ranks");
 }

@@ -13,9 +13,9 @@ namespace hccc {
 // The library of a call without one: which it is, and where it lies.
 class StandardLibrary {
  public:
-  // hosts: the ranks of each. Throws Error where there is no place for it that only this user can
-  // write to.
-  StandardLibrary(const Wanted &wanted, const std::vector<int> &hosts);
+  // host_of: of each rank, numbered in the order of their lowest ranks. Throws Error where there is no
+  // place for it that only this user can write to.
+  StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of);
 
   // Returns whether calls of a collective get such a library. HCCC_STANDARD=0 turns them off.
   static bool serves(const char *collective);
@@ -39,7 +39,7 @@ class StandardLibrary {
   bool in_cache() const;
   std::vector<std::string> command() const;
 
-  std::string hosts_, collective_, type_, op_, file_, packaged_;
+  std::string collective_, hosts_, type_, op_, file_, packaged_;
   int root_, n_ranks_, of_type_, of_op_;
   uint64_t identity_ = 0;
 };

@@ -16,6 +16,11 @@ from tests.cli.commandline import Hccc
         ("1000+25", "0", "'1000+25' are more than 1024 ranks"),
         ("2", "2", "2 is no rank of 2"),
         ("2+1", "3", "3 is no rank of 3"),
+        ("0,2+1", "3", "3 is no rank of 3"),
+        ("0,2+2", "0", "'0,2+2' are not ranks 0, 1, ..., each once"),
+        ("0,3+1", "0", "'0,3+1' are not ranks 0, 1, ..., each once"),
+        ("0,2+", "0", "'0,2+' are not numbers of ranks"),
+        (",".join(map(str, range(1025))), "0", "are more than 1024 ranks"),
     ],
 )
 def test_usage(hccc: Hccc, ranks: str, root: str, why: str) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import ml_dtypes
@@ -331,14 +331,41 @@ def test_a_host_that_can_make_none_is_named(fresh: Mapping[str, str]) -> None:
         assert "for hosts of 2+1 ranks" in text and "/nowhere/hccc cannot be run" in text
 
 
+def dealt(c: Communicator) -> bool:
+    """Checks results of ranks 0 and 2 on one host, 1 on another, in the ranks' order."""
+    sent, places = np.arange(c.rank + 2, dtype=np.uint32) + 10 * c.rank, [5, 0, 8]
+    got = np.full(12, 77, np.uint32)
+    c.all_gather_v(sent, got, [2, 3, 4], places)
+    assert got.tolist() == [10, 11, 12, 77, 77, 0, 1, 77, 20, 21, 22, 23]
+    return performs(c, "all_to_all", 0, 999)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("ucx")
-def test_hosts_whose_ranks_are_not_in_a_row_have_none(fresh: Mapping[str, str]) -> None:
+def test_hosts_whose_ranks_are_not_in_a_row(tmp_path: Path) -> None:
+    file = tmp_path / "two.cluster"
+    file.write_text(f"# {uuid.uuid4()}\n{host.text_of([2, 1])}")
     made = start(
         RANKS,
-        refused_between_hosts,
-        environment={**fresh, **HOSTS},
+        dealt,
+        environment={**HOSTS, "HCCC_STANDARD": "1", host.VARIABLE: str(file)},
         of_rank=lambda rank: {"HCCC_HOST_ID": f"host{rank % 2}"},
     )
+    assert made.outcomes(timeout=500) == dict.fromkeys(range(RANKS), True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ucx")
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "named"),
+    [(3, lambda rank: rank % 2, "ranks 0,2+1"), (2, lambda rank: rank, "1+1 ranks")],
+)
+def test_ranks_of_hosts_are_named(ranks: int, hosts: Callable[[int], int], named: str) -> None:
+    made = start(
+        ranks,
+        refused_between_hosts,
+        environment={**HOSTS, **NO_MAKER, "HCCC_STANDARD": "1", "HCCC_CLUSTER": str(uuid.uuid4())},
+        of_rank=lambda rank: {"HCCC_HOST_ID": f"host{hosts(rank)}"},
+    )
     for can, text in made.outcomes().values():
-        assert can is Can.NOT and text == "no library is loaded that does Allreduce"
+        assert can is Can.MAKE and f"for hosts of {named}" in text

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import benchmarks.namespaces as namespaces
 from hccc.base.building.places import user_directory
 from hccc.runtime.communicator import runtime_library
+from hccc.runtime.transport.ucx_transport import available
 from tests.cli.commandline import environment
 
 SHELL = """#!/bin/sh
@@ -53,3 +55,11 @@ def remote_shell(shell: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("HCCC_RSH", str(shell))
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+
+
+@pytest.fixture
+def network() -> None:
+    """Skips where there are no namespaces, or no UCX."""
+    usable, why = available()
+    if why := namespaces.missing() or ("" if usable else why):
+        pytest.skip(why)

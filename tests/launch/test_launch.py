@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+import benchmarks.namespaces as namespaces
 from tests.cli.commandline import COMMAND, Hccc, environment, hccc
 
 __all__ = ["hccc"]
@@ -189,3 +190,33 @@ def test_ranks_meet_between_hosts(hccc: Hccc, tmp_path: Path) -> None:
     code, stdout, stderr = hccc("launch", "--hosts", "node0,node1", place)
     assert code == 0, stderr
     assert sorted(stdout.splitlines()) == ["0 [7, 7, 7]", "1 [7, 7, 7]"]
+
+
+DEALT = """
+import numpy as np
+from hccc.runtime.communicator import Communicator
+with Communicator.from_environment() as comm:
+    x, y = np.full(2, comm.rank, np.int32), np.empty(6, np.int32)
+    comm.all_gather(x, y)
+    z = np.full(3, 2**comm.rank, np.int32)
+    comm.all_reduce(z)
+    print(comm.rank, y.tolist(), z.tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("remote_shell", "network")
+def test_ranks_that_are_dealt_to_hosts_in_turn(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard collectives in two namespaces, of two ranks and of one."""
+    (tmp_path / "dealt.py").write_text(DEALT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    monkeypatch.setenv("HCCC_PROGRESS", "off")
+    with namespaces.hosts(2, "10gbit") as (one, other):
+        names = ",".join(at.namespace for at in (one, other, one))
+        code, stdout, stderr = hccc("launch", "--hosts", names, "--label", "dealt.py")
+    assert (code, stderr) == (0, "")
+    said = "[0, 0, 1, 1, 2, 2] [7, 7, 7]"
+    assert sorted(stdout.splitlines()) == [f"[{r}] {r} {said}" for r in range(3)]

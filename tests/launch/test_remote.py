@@ -169,14 +169,6 @@ def test_the_address_that_hosts_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address_of("localhost") == here
 
 
-@pytest.fixture
-def network() -> None:
-    """Skips where there are no namespaces, or no UCX."""
-    usable, why = available()
-    if why := namespaces.missing() or ("" if usable else why):
-        pytest.skip(why)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("n, each", [(2, 2), (2, 4), (4, 2)])
