@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.api.functions import compile as compile
     from hccc.api.functions import draw as draw
     from hccc.api.functions import explain as explain
+    from hccc.api.functions import host_cluster as host_cluster
     from hccc.api.functions import load_cluster as load_cluster
     from hccc.api.functions import run as run
     from hccc.api.functions import show as show
@@ -62,6 +63,7 @@ _NAMES = {
         "compile",
         "draw",
         "explain",
+        "host_cluster",
         "load_cluster",
         "run",
         "show",

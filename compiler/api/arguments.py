@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hccc.base.diagnostics import Source
 from hccc.driver import inputs
+from hccc.driver.assumed import common_cluster, tuned_for
+from hccc.driver.compilation import Where
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.inputs import ClusterInput, Input, opened
 from hccc.driver.load import load
@@ -61,12 +63,27 @@ def paths_of(*given: object) -> list[Path]:
     ]
 
 
-def compiled_of(given: Given, cluster: Cluster | None, options: Options | None) -> Compiled:
+def where(
+    cluster: Cluster | ClusterMaker | None, options: Options | None, targets: Sequence[str] = ()
+) -> Where:
+    """Returns the cluster to compile for, or what makes it of the program, also if none is given.
+
+    targets: that kernels are for; all without.
+    """
+    known = cluster if callable(cluster) else topology_of(cluster)
+    return known or tuned_for(options or Options(), targets)
+
+
+def compiled_of(
+    given: Given,
+    cluster: Cluster | ClusterMaker | None,
+    options: Options | None,
+    targets: Sequence[str] = (),
+) -> Compiled:
     """Returns what was compiled before, or compiles it."""
     if isinstance(given, Compiled):
         return given
-    where = topology_of(cluster)
-    return load(opened(given), options, where)
+    return load(opened(given), options, where(cluster, options, targets))
 
 
 def simulated(
@@ -75,16 +92,16 @@ def simulated(
     """Returns the library to simulate, compiled if need be, and the cluster to simulate it on.
 
     Raises:
-        UserError: E424 without a cluster.
+        UserError: E424 nothing says on what cluster.
     """
     from hccc.predict import simulation
 
-    where = topology_of(cluster)
+    known = topology_of(cluster)
     if not isinstance(given, Compiled):
         given = opened(given)
-        simulation.check_cluster(given, where)
-    compiled = compiled_of(given, where, options)
-    return compiled, simulation.cluster_of(compiled, where)
+        simulation.check_cluster(given, known)
+    compiled = compiled_of(given, known or common_cluster, options)
+    return compiled, simulation.cluster_of(compiled, known)
 
 
 def drawn(

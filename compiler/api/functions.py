@@ -32,12 +32,13 @@ from hccc.api.arguments import (
     paths_of,
     simulated,
     topology_of,
+    where,
 )
 from hccc.api.arguments import load_cluster as load_cluster
 from hccc.api.wording import python_words
 from hccc.base.diagnostics import fail
 from hccc.base.progress import OnPhase, reporting, tell
-from hccc.driver import inputs
+from hccc.driver import assumed, inputs
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.load import check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer, check_size
@@ -80,9 +81,11 @@ def compile(
             holds tells), the text of one (a `str` of more than one line, or a `Source`), or a
             Program. Several: programs of one collective.
         options: how; those of the command line.
-        cluster: what to schedule for, its file, or what makes it of the program (`common_cluster`);
-            None for what the program's header describes, and nothing is chosen by time. Of MSCCL
-            XML it says what the memory domains are.
+        cluster: what to schedule for, its file, or what makes it of the program (`common_cluster`,
+            `host_cluster`). None for common nodes of as many GPUs as the header has, which is for
+            every function here, but for `run`; with `Options(tune="off")` for what the header
+            describes, and nothing is chosen by time. Of MSCCL XML it says what the memory domains
+            are.
         name: of the library, instead of the algorithm's, or, of several, the collective's.
         reschedule: raise MSCCL XML to a program, and schedule that.
         on_phase: is told the name of each phase as it begins.
@@ -92,7 +95,7 @@ def compile(
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
     check_name(name)
-    topology = cluster if callable(cluster) else topology_of(cluster)
+    topology = where(cluster, options)
     with watching(on_pass):
         if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
             if reschedule or not algorithm:
@@ -173,14 +176,14 @@ def simulate(
         algorithm: what `compile` takes, a Plan, or what was compiled.
         sizes: bytes of each call, as nccl-tests counts them; one, several, or a range of them.
         call: window, micro-batch, protocol and what else a call may choose.
-        cluster: None for the one that it was compiled for.
+        cluster: None for the one that it was compiled for, or for common nodes (`compile`).
         vs: also what the library of the cluster's devices would take (True; or "nccl", "rccl"),
             NCCL's rings and trees, and the algorithm as MSCCL would run it.
         options: how to compile what is not compiled yet, and the baselines.
         on_phase: is told the name of each phase as it begins.
 
     Raises:
-        UserError: E424 without a cluster; whatever cannot be simulated.
+        UserError: E424 nothing says on what cluster; whatever cannot be simulated.
     """
     from hccc.predict.nccl.rows import VendorLibrary
     from hccc.predict.simulation import Call, Sizes, simulate_sizes
@@ -270,7 +273,7 @@ def show(
         what: `topology`, `dag`, `pipeline` or `timeline`; None for the pipeline of a program, and
             the topology of anything else.
         size: bytes of the call whose timeline is drawn.
-        cluster: None for the one that it was compiled for.
+        cluster: None for the one that it was compiled for, or for common nodes (`compile`).
         options: how to compile what is not compiled yet.
         on_phase: is told the name of each phase as it begins.
 
@@ -330,6 +333,7 @@ def write(
     targets: Sequence[str] = (),
     *,
     validate: bool = False,
+    overwrite: bool = False,
     on_phase: OnPhase | None = None,
 ) -> Written:
     """Writes the directory of kernels, whole or not at all; only files that differ are touched.
@@ -337,16 +341,18 @@ def write(
     What is not proved yet is proved first.
 
     targets: any of `cuda`, `hip`, `cpu`; all without. validate: run the generated text on the host
-    first, and compare all that it does with the plan; needs a C++ compiler.
+    first, and compare all that it does with the plan; needs a C++ compiler. overwrite: also a
+    directory that was made for another cluster.
 
     Raises:
         UserError: E410 for another target; the first proof that fails; the place is taken by
-            something else, or cannot be written; E412, E438, E439 the text is not validated, and
-            nothing is written.
+            something else, or by kernels for another cluster (E478), or cannot be written; E412,
+            E438, E439 the text is not validated, and nothing is written.
     """
     from hccc.driver import outputs
 
-    return outputs.write(compiled, Path(directory), targets, validated=validate)
+    place = Path(directory)
+    return outputs.write(compiled, place, targets, validated=validate, overwrite=overwrite)
 
 
 @python_words
@@ -384,6 +390,7 @@ def run(
         device: "cpu", "cuda" or "hip".
         skew: of the lengths of an uneven collective's blocks.
         timeout: seconds that a launch may wait; 0: for ever.
+        cluster: None for this host, or for common nodes of GPUs where the device is one.
 
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still; what `compile`
@@ -412,14 +419,22 @@ def run(
         skew=skew,
         timeout=timeout,
     )
-    compiled = compiled_of(algorithm, cluster, options)
+    options = options or Options(sizes=span.text)
+    compiled = compiled_of(algorithm, cluster, options, [device])
     return Measurement(compiled.catalogue, tuple(measure(compiled, wanted)))
 
 
 def common_cluster(program: Program) -> Topology:
-    """Returns nodes of the most common kind of as many GPUs as the program's header has, by hccc's
-    device library: the cluster of `hccc ALGO -o DIR` without `--cluster`."""
-    return inputs.common_cluster(program)
+    """Returns nodes of the most common kind of as many GPUs as the program's header has, with as
+    many NICs, by hccc's device library: the cluster of programs that none is given for."""
+    return assumed.common_cluster(program)
+
+
+def host_cluster(program: Program) -> Topology:
+    """Returns this host with a rank for each of the program's, or as many hosts as its header has
+    nodes, by what was measured (HCCC_CLUSTER) or usual figures: the cluster of `run`, and of
+    kernels for CPUs."""
+    return assumed.host_cluster(program)
 
 
 @python_words

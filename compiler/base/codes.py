@@ -325,6 +325,11 @@ TABLE = (
     ),
     Code("E476", "A command cannot be started on a host: no such file, command or directory."),
     Code("E477", "A result is asked for in a form of a package that is not installed."),
+    Code(
+        "E478",
+        "The directory for kernels has those for another cluster.",
+        "Say --overwrite, or give another directory.",
+    ),
     Code("E480", "The ranks of a job did not meet, or lost each other."),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),
@@ -343,6 +348,11 @@ TABLE = (
         "W404",
         "A trace of a run has not all that its kernels recorded.",
         "Fewer bytes, or a larger --micro-batch.",
+    ),
+    Code(
+        "W405",
+        "The header's GPUPerNode or NICPerNode is not that of the cluster.",
+        "Times are the cluster's; make the header say the same, or leave it out there.",
     ),
     Code("E501", "A file is not XML, or uses entities or a DTD."),
     Code("E502", "An XML file is not an MSCCL algorithm."),

@@ -36,7 +36,7 @@ def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **opt
     """
     how = command_options(options)
     with progress():
-        compiled = load(algorithm, how, how.load_cluster(), checked=True)
+        compiled = load(algorithm, how, how.where(), checked=True)
     from hccc.driver.orders import declared_orders
 
     declared = declared_orders(compiled.catalogue)

@@ -21,6 +21,7 @@ from hccc.cli.options import (
     given,
     load,
     load_library,
+    overwrite_option,
     refuse,
     with_reductions,
 )
@@ -32,11 +33,13 @@ from hccc.ir.transport import Transport
 from hccc.sim.costs import PROTOCOLS
 
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Where
     from hccc.interop.export_msccl import XmlOptions
     from hccc.ir.program import Program
-    from hccc.ir.topology import Topology
 
+# Made as the header says without --cluster: the same on every cluster, or for other tools, which
+# cannot express all that might be chosen.
+AS_WRITTEN = (Output.PROGRAM, Output.DAG, Output.MSCCL_XML, Output.MSCCLPP_JSON)
+NOTHING_CHOSEN = "as the program's header says, without --cluster"
 STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport staged"
 
 
@@ -93,6 +96,7 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
     is_flag=True,
     help="Run the generated text on the host first, and hold all it does against the plan.",
 )
+@overwrite_option
 @click.option(
     "--op",
     "reductions",
@@ -114,6 +118,7 @@ def compile_command(
     name: str,
     page: Path | None,
     validate: bool,
+    overwrite: bool,
     reductions: tuple[tuple[str, ...], ...],
     as_json: bool,
     time_phases: bool,
@@ -124,7 +129,7 @@ def compile_command(
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it. Several
     programs of one collective become one library, which takes the best for each message size.
     Without --cluster, programs are compiled for the most common node of as many GPUs as their
-    header has.
+    header has, with --target cpu for this host.
     """
     if output is None and emit is None:
         help = "`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`"
@@ -137,17 +142,21 @@ def compile_command(
     asked = with_reductions(asked, reductions)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with progress():
-        compiled = _compiled(algorithms, how, name, common=emit is None)
+        compiled = _compiled(algorithms, how, name, (emit,) if emit else target)
         from hccc.api import functions as api
         from hccc.driver.outputs import Written
 
         written = Written({}, {})
         if output and not emit:
-            written = api.write(compiled, output, target, validate=validate)
+            written = api.write(compiled, output, target, validate=validate, overwrite=overwrite)
         if page is not None:
             api.draw(compiled, page)
-    if how is not asked and isinstance(compiled, CompiledProgram):
-        click.echo(f"note: {STEPS_ARE_STAGED}", err=True)
+    if isinstance(compiled, CompiledProgram):
+        notes = [STEPS_ARE_STAGED] if how is not asked else []
+        if emit in AS_WRITTEN[2:] and not how.cluster and how.options.tune != "off":
+            notes.append(NOTHING_CHOSEN)
+        if notes:
+            click.echo(f"note: {'; '.join(notes)}", err=True)
     if emit:
         _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
     elif as_json:
@@ -157,20 +166,16 @@ def compile_command(
         facts |= validated_facts(written.validated)
         report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
-        open_ended = how.cluster is None and how.options.tune != "off"
-        assumed = _assumed_cluster(compiled) if open_ended else ""
-        report.summary(compiled, str(output), written, assumed)
+        report.summary(compiled, str(output), written)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
 
 
 def _compiled(
-    algorithms: Sequence[Path], how: CommandOptions, name: str, *, common: bool
+    algorithms: Sequence[Path], how: CommandOptions, name: str, targets: Sequence[str]
 ) -> Compiled:
-    """Compiles or reads the algorithms. common: without a cluster, for the most common node."""
-    site: Where = how.load_cluster()
-    if site is None and common and how.options.tune != "off":
-        site = _common_cluster
+    """Compiles or reads the algorithms. targets: what is made of them."""
+    site = _as_written if targets[0] in AS_WRITTEN and not how.cluster else how.where(*targets)
     if len(algorithms) > 1:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
         return load_library(algorithms, how, site, name)
@@ -180,21 +185,8 @@ def _compiled(
     return renamed(load(algorithms[0], how, site), name)
 
 
-def _common_cluster(program: Program) -> Topology | None:
-    """Returns `common_cluster`; None for programs that take long to simulate."""
-    from hccc.driver.inputs import common_cluster
-    from hccc.driver.structures import MOST_SCHEDULED
-
-    return common_cluster(program) if len(program) <= MOST_SCHEDULED else None
-
-
-def _assumed_cluster(compiled: Compiled) -> str:
-    """Returns the name of the cluster that a program was compiled for though none was given."""
-    if not isinstance(compiled, CompiledProgram):
-        return ""
-    if compiled.topology and compiled.tuned:
-        return f"{compiled.topology.name}, as no --cluster says which"
-    return "none: so many transfers are tuned only for a --cluster"
+def _as_written(program: Program) -> None:
+    """Makes no cluster: nothing is chosen."""
 
 
 def _for_msccl(how: CommandOptions) -> CommandOptions:
@@ -215,7 +207,7 @@ def _check_unused(emit: str | None) -> None:
         refuse(given("calls"), "it is of --emit=msccl-xml and mscclpp-json", "leave it out")
     if emit:
         why = f"--emit={emit} writes no directory of kernels"
-        refuse(given("target", "validate"), why, "leave it out")
+        refuse(given("target", "validate", "overwrite"), why, "leave it out")
         refuse(["json"] if given("as_json") else [], f"--emit={emit} is no report", "leave it out")
 
 

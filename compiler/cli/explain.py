@@ -35,7 +35,6 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
 
     The plan is simulated; what no schedule can beat on the cluster is computed; what lies between
     is taken apart, part by part; and the call is simulated again with one thing changed at a time.
-    Needs --cluster, or a plan that was compiled for one.
     """
     how = command_options(options)
     with progress():

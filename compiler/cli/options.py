@@ -68,6 +68,9 @@ _HOSTS = (
     ),
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Also a directory that was made for another cluster."
+)
 algorithm_argument = click.argument("algorithm", type=AlgorithmFile(), metavar="ALGO")
 _MORE = {
     "reschedule": click.option(
@@ -123,6 +126,15 @@ class CommandOptions:
     reschedule: bool
     print_after: str | None
     given: tuple[str, ...]
+
+    def where(self, *targets: str) -> Where:
+        """Returns the cluster to compile for, or what makes it of the program where none is given.
+
+        targets: that kernels are for; all without. Raises UserError for a wrong --cluster.
+        """
+        from hccc.api.arguments import where
+
+        return where(self.cluster and self.load_cluster(), self.options, targets)
 
     def load_cluster(self) -> Topology | None:
         """Loads the cluster of `--cluster`, if there is one. Raises UserError for a wrong one."""
@@ -352,9 +364,11 @@ def load_simulated(algorithm: Path, how: CommandOptions) -> tuple[Compiled, Topo
     Raises E424 before any work.
     """
     tell("Starting")
+    from hccc.driver.assumed import common_cluster
     from hccc.driver.inputs import opened
     from hccc.predict.simulation import check_cluster
 
     given, topology = opened(algorithm), how.load_cluster()
-    check_cluster(given, topology)
-    return load(given, how, topology, simulated=True), topology
+    if not how.reschedule:
+        check_cluster(given, topology)
+    return load(given, how, topology or common_cluster, simulated=True), topology

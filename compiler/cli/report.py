@@ -31,10 +31,10 @@ def as_json(facts: Mapping[str, object]) -> None:
     print(dumps(facts))
 
 
-def summary(compiled: Compiled, output: str, written: Written, chosen_for: str = "") -> None:
-    """Prints the outcome of a compilation. chosen_for: the cluster, if none was given."""
+def summary(compiled: Compiled, output: str, written: Written) -> None:
+    """Prints the outcome of a compilation."""
     seconds = {**compiled.seconds, **written.seconds}
-    rows: dict[str, int | str | None] = {"cluster": chosen_for or None}
+    rows: dict[str, int | str | None] = {"cluster": cluster_text(compiled)}
     rows |= _one_plan(compiled) if compiled.catalogue.alone else _several(compiled.catalogue)
     rows |= {
         "sums": compiled.plan.unusual_sums,
@@ -49,6 +49,18 @@ def summary(compiled: Compiled, output: str, written: Written, chosen_for: str =
             print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
     changes(compiled)
     _tuned(compiled)
+
+
+def cluster_text(compiled: Compiled) -> str | None:
+    """Names the cluster that a program is compiled for; None for what was compiled before, and with
+    `--tune off`."""
+    if compiled.topology is not None:
+        return compiled.topology.name or "a cluster"
+    made = compiled.plan.provenance
+    off = made is None or made.options.get("tune") == "off"
+    if off or not isinstance(compiled, CompiledProgram):
+        return None
+    return "none: so many transfers are tuned only for a --cluster"
 
 
 def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
@@ -111,6 +123,8 @@ def proofs(compiled: Compiled, declared: DeclaredOrders | None, whole: bool) -> 
     rows = [(proof.name, proof.claim, f"({figures(proof)})") for proof in compiled.proofs]
     if not compiled.catalogue.alone:
         rows = list(_plans(compiled))
+    if cluster := cluster_text(compiled):
+        rows.insert(0, ("cluster", cluster))
     rows += [*(_sums(declared, whole) if declared else ()), *_origin(compiled)]
     width = max(9, *(len(name) for name, *_ in rows))
     for name, claim, *over in rows:

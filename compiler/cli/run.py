@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from hccc.base.dtypes import ALIASES, NAMES, OPS
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
+    CommandOptions,
     algorithm_argument,
     command_options,
     compile_options,
@@ -124,15 +125,16 @@ def run(
 ) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
 
-    Prints the table of nccl-tests, for a directory of several plans with the plan that each row
-    is of. Exits with 1 if any element is wrong.
+    Prints the table of nccl-tests, for several plans with the plan that each row is of. Without
+    --cluster programs are compiled for this host. Exits with 1 if any element is wrong.
     """
     _check_files(algorithm, file, options["trace"])
     how = with_reductions(command_options(options), options["ops"])
     options["ops"] = tuple(dict.fromkeys(op for some in options["ops"] for op in some))
     with progress():
         cluster = how.load_cluster()
-        compiled = load(algorithm, how, cluster)
+        how = _for_sizes(how, options["minbytes"], options["maxbytes"])
+        compiled = load(algorithm, how, cluster or how.where(options["device"]))
     _check_root(root, compiled.plan.collective)
     from hccc.cli.tables import Table
     from hccc.launch.measure import RunOptions, measure
@@ -155,6 +157,15 @@ def run(
     if time_phases:
         report.phases(compiled.seconds)
     click.get_current_context().exit(1 if table.wrong else 0)
+
+
+def _for_sizes(how: CommandOptions, smallest: int, largest: int) -> CommandOptions:
+    """Returns options that choose for the sizes of the calls, but with --sizes or --tune off."""
+    if "sizes" in how.given or how.options.tune == "off":
+        return how
+    from hccc.driver.tune.sizes import range_text
+
+    return replace(how, options=replace(how.options, sizes=range_text(smallest, largest)))
 
 
 def _check_files(algorithm: Path, *files: Path | None) -> None:

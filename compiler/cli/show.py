@@ -60,7 +60,7 @@ def show(
     """Draw a program, plan, MSCCL XML, directory of kernels, or a .cluster.
 
     Pictures are the topology, the dependencies of a chunk, the pipeline, and the predicted
-    timeline; that and --trace need --cluster. An .svg or .png holds one of them, an .html all.
+    timeline. An .svg or .png holds one of them, an .html all.
     """
     how = command_options(options)
     with progress():
@@ -78,7 +78,7 @@ def show(
             subject: Compiled | Topology = inputs.cluster_of(shown)
         else:
             topology = how.load_cluster()
-            subject = load(shown, how, topology, simulated=True)
+            subject = load(shown, how, topology or how.where(), simulated=True)
         api.draw(subject, output, what, trace=trace, size=size, cluster=topology)
     _print_written(output, trace, as_json)
     if time_phases:

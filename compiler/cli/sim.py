@@ -75,9 +75,9 @@ def sim(
     """Predict what ALGO (program, plan, MSCCL XML, or a directory of kernels) takes on a cluster.
 
     The plan is executed event by event: thread blocks in order, waits, slots, micro-batches; links
-    and what they share are divided among the transfers in flight. Needs --cluster, or a plan that
-    was compiled for one. With --baseline, what NCCL or RCCL takes, by its own choice of algorithm,
-    protocol and channels and a model of its speed that is held to published measurements.
+    and what they share are divided among the transfers in flight. With --baseline, what NCCL or
+    RCCL takes, by its own choice of algorithm, protocol and channels and a model of its speed that
+    is held to published measurements.
     """
     if options["baseline"]:
         _baseline(algorithm, minbytes, maxbytes, stepfactor, as_json, options)

@@ -12,7 +12,7 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
-from hccc.cli.options import faults_options, given, json_option, refuse
+from hccc.cli.options import faults_options, given, json_option, overwrite_option, refuse
 from hccc.cli.progress import progress
 from hccc.cli.synth_sizes import (
     PROGRAMS,
@@ -54,8 +54,8 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
     "--max-sms",
     "most_sms",
     type=click.IntRange(1),
-    help="Most thread blocks of a rank, each on an SM of its own; as many as NCCL may take, 32, or "
-    "a quarter of the SMs, where left out.",
+    help="Most thread blocks of a rank, each on an SM of its own; where left out the larger of 32 "
+    "(NCCL's most) and a quarter of the SMs, but at most half.",
 )
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
@@ -84,6 +84,7 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
     help="A program, x.rccl; a directory of kernels; or 'DIR/*.rccl', which hccc names. Without it "
     "the program goes to stdout.",
 )
+@overwrite_option
 @json_option
 def synth(
     cluster: Path,
@@ -97,6 +98,7 @@ def synth(
     plans: int,
     most_sms: int | None,
     explain: bool,
+    overwrite: bool,
     **how: Any,
 ) -> None:
     """Make an algorithm of one collective for CLUSTER and calls of so many bytes.
@@ -122,9 +124,9 @@ def synth(
         site = load_cluster(cluster, failed, degraded)
         if sizes is not None:
             how["options"] = replace(options, sizes=sizes, plans=plans)
-            say = _several(site, collective, sizes, how, kind, output, as_json)
+            say = _several(site, collective, sizes, how, kind, output, as_json, overwrite)
         else:
-            say = _one(site, collective, size, how, kind, output, as_json, explain)
+            say = _one(site, collective, size, how, kind, output, as_json, overwrite, explain)
     say()
 
 
@@ -164,6 +166,7 @@ def _one(
     kind: Kind,
     output: Path | None,
     as_json: bool,
+    overwrite: bool,
     explain: bool,
 ) -> Callable[[], None]:
     """Makes and writes an algorithm for one size; what then tells of it."""
@@ -179,7 +182,7 @@ def _one(
             return lambda: _print(text, made.text(explain=explain))
         case "kernels":
             compiled = api.compile(made.program, how["options"], cluster=site)
-            api.write(compiled, output or "", TARGETS)
+            api.write(compiled, output or "", TARGETS, overwrite=overwrite)
         case "program" if output is not None:
             write_whole(output, lambda file: file.write(program_text(made)))
         case _ if output is not None:
@@ -197,6 +200,7 @@ def _several(
     kind: Kind,
     output: Path | None,
     as_json: bool,
+    overwrite: bool,
 ) -> Callable[[], None]:
     """Makes and writes algorithms for a range of sizes; what then tells of them."""
     from hccc.api import functions as api
@@ -210,7 +214,7 @@ def _several(
         write_programs({c.file_name(): program_text(made, c) for c in made.chosen}, output.parent)
     else:
         compiled = api.compile(made.programs, how["options"], cluster=site)
-        api.write(compiled, output, TARGETS)
+        api.write(compiled, output, TARGETS, overwrite=overwrite)
     if as_json:
         return lambda: report.as_json({**made.facts(), **library_facts(compiled)})
     return lambda: print_sizes(made, compiled)

@@ -85,12 +85,14 @@ class Table:
 
     def _header(self) -> list[str]:
         s, plan = self._schedule, self._catalogue.plans[0]
+        made = self._catalogue.provenance or plan.provenance
         step = f"{s.factor:g}(factor)" if s.factor else f"{s.step}(bytes)"
         name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
         blank = name.format("", "", "", "", "")
         return [
             f"# {title(self._catalogue)}, on {self._device}",
             *([f"# {_said(self._network)}"] if self._network else []),
+            *([f"# compiled for {made.cluster.name}"] if made and made.cluster else []),
             *([f"# {plan.unusual_sums}"] if plan.unusual_sums else []),
             *self._spans(),
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "

@@ -18,6 +18,7 @@ from hccc.base.reductions.parse import checked_names
 from hccc.base.version import __version__
 from hccc.driver.choice import Analysed, Choice, Structure, choose
 from hccc.driver.compiled import CompiledProgram
+from hccc.driver.headers import unlike
 from hccc.driver.options import Options
 from hccc.driver.orders import require_one_order
 from hccc.driver.pass_manager import PassRunner, Settings, analyse
@@ -108,6 +109,9 @@ def _compile(
     enough: float = 0.0,
 ) -> CompiledProgram:
     """Compiles programs. given: each with the name of the file or program it came from."""
+    for one, _ in given:
+        if problems := program.check(one):  # what no language made may be anything
+            raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
     topology = where(given[0][0]) if callable(where) else where
     if len(given) > 1:
         _check_alike([one for one, _ in given], options, topology)
@@ -121,6 +125,8 @@ def _compile(
     with runner.phase("Analysis"):
         warnings = redundant(best.program) if options.prove else ()
     warnings += _given_way(programs, choice)
+    if topology is not None:
+        warnings += unlike([one.program for one in programs], topology)
     made = Provenance(
         __version__,
         options.as_text(),
@@ -173,8 +179,6 @@ def _with_reductions(plan: Plan, options: Options) -> Plan:
 
 def _analysed(given: Program, settings: Settings, runner: PassRunner) -> Analysed:
     """Returns a program before any choice. Raises UserError for anything wrong with it."""
-    if problems := program.check(given):  # what no language made may be anything
-        raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
     options = settings.options
     changed = replace(
         given,

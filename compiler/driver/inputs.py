@@ -28,8 +28,6 @@ from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
 from hccc.shipped import find as shipped
-from hccc.shipped.hardware import common as hardware
-from hccc.shipped.hardware.common import common_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +162,6 @@ def load_cluster(path: Path, failed: Sequence[str] = (), degraded: Sequence[str]
 def parse_cluster(source: Source) -> Topology:
     """Reads the cluster in a text, named as it is. Raises `UserError` for anything wrong."""
     return cluster_language.parse(source)
-
-
-def common_cluster(program: Program) -> Topology:
-    """Returns nodes of the most common kind of as many GPUs as the program's header has, by hccc's
-    device library: for a program that no cluster is given for."""
-    c = program.collective
-    nodes, gpus = max(1, c.n_ranks // program.gpus_per_node), program.gpus_per_node
-    device = common_device(gpus).name
-    name = f"{gpus} {device}" if nodes == 1 else f"{nodes} nodes of {gpus} {device}"
-    return parse_cluster(Source(name, hardware.common_cluster(nodes, gpus)))
 
 
 def recorded_cluster(compiled: Compiled) -> Topology | None:

@@ -119,7 +119,7 @@ class Options:
         1,
         None,
         "Most thread blocks of a rank, over all channels, each on an SM of its own; "
-        "for a --cluster as many as NCCL may take, 32, or a quarter of the SMs, where left out.",
+        "where left out the larger of 32 (NCCL's most) and a quarter of the SMs, but at most half.",
     )
     tune: str = _one_of(
         "fast",

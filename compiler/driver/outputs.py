@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from hccc.base.diagnostics import fail
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.files.plain import is_plain
+from hccc.base.files.reading import read_text_in
 from hccc.base.files.writing import named_errors, replace_all
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import timed
+from hccc.driver.assumed import ASSUMED
 from hccc.driver.compiled import Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.options import Output
 from hccc.driver.pass_manager import Ir
@@ -27,10 +31,12 @@ from hccc.ir import blocks, catalogue_json, dag, pipeline, plan_json, primitives
 from hccc.ir.blocks import Blocks
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.dag import Dag
+from hccc.ir.names import PLAN_FILE
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
+from hccc.ir.provenance import Cluster
 from hccc.proofs.prove import check_plan
 from hccc.validate.validate import validate, validate_present
 from hccc.validate.validated import Validated
@@ -113,17 +119,21 @@ def write(
     targets: Sequence[str] = (),
     *,
     validated: bool = False,
+    overwrite: bool = False,
 ) -> Written:
     """Writes the kernels of `compiled` into the directory `output`, whole or not at all.
 
     targets: any of cuda, hip, cpu; all without. validated: run the texts on the host before
-    anything is written, and hold all they do against the plan (`validate/`).
+    anything is written, and hold all they do against the plan (`validate/`). overwrite: also a
+    directory that was made for another cluster.
 
     Raises:
         UserError: E410 for another target; the place is taken, or cannot be written
-            (`emit/directory`); a proof that was not made yet fails; E412, E438, E439 the texts
-            are not validated.
+            (`emit/directory`); E478 it was made for another cluster; a proof that was not made yet
+            fails; E412, E438, E439 the texts are not validated.
     """
+    if not overwrite:
+        _check_cluster(compiled.catalogue, output)
     seconds: dict[str, float] = {}
     if unproved := _unproved(compiled):
         with timed("Proof", seconds):
@@ -140,6 +150,35 @@ def write(
     with timed("Writing", seconds):
         directory.write(output, files)
     return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
+
+
+def _check_cluster(new: Catalogue, place: Path) -> None:
+    """Raises UserError E478 where a directory was made for a cluster that somebody gave, and the
+    new one is for another or none."""
+    old, made = _cluster_of(place), new.provenance or new.plans[0].provenance
+    now = made.cluster if made else None
+    if old is None or old.name.endswith(ASSUMED) or (now and _same(now, old)):
+        return
+    told = f"these would be for {now.name}" if now else "these would be for none"
+    help = "say --overwrite, or --cluster as before, or give another directory"
+    raise fail("E478", f"{place}: has kernels for {old.name}, and {told}", help=help)
+
+
+def _cluster_of(place: Path) -> Cluster | None:
+    """Returns the cluster that a directory was made for; None where nothing there tells."""
+    if not is_plain(place, PLAN_FILE):
+        return None
+    try:
+        data = json.loads(read_text_in(place, PLAN_FILE, plan_json.MAX_BYTES))
+        made = data["provenance"]["cluster"]
+        return Cluster(str(made["name"]), str(made["text"]))
+    except (UserError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _same(one: Cluster, other: Cluster) -> bool:
+    """Tells whether two clusters are of one file, which may have changed, or have one text."""
+    return Path(one.name).name == Path(other.name).name or one.text == other.text
 
 
 def _unproved(compiled: Compiled) -> list[Plan]:

@@ -12,7 +12,7 @@ from hccc.base.progress import tell
 from hccc.base.shown import brief, frame, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
-from hccc.driver.inputs import DirectoryInput, Input, PlanInput, recorded_cluster
+from hccc.driver.inputs import Input, XmlInput, recorded_cluster
 from hccc.driver.options import Options, check_integer
 from hccc.ir.catalogue import Range
 from hccc.ir.collective import OpType
@@ -125,6 +125,13 @@ class Sizes:
         if not 1 < self.factor < float("inf"):
             raise fail("E410", f"factor {self.factor!r} is not more than 1")
 
+    @property
+    def text(self) -> str:
+        """The range as `Options.sizes` has it: `1024..1048576`."""
+        from hccc.driver.tune.sizes import range_text
+
+        return range_text(self.smallest, self.largest)
+
     def all(self) -> list[int]:
         """Returns the sizes, smallest first. Raises E415 for none, E418 for too many."""
         if self.smallest > self.largest:
@@ -150,9 +157,9 @@ def no_cluster() -> UserError:
 
 
 def check_cluster(given: Input, topology: Topology | None) -> None:
-    """Checks before any work that a cluster is known. Raises E424 for an input that names none
-    itself."""
-    if topology is None and not isinstance(given, PlanInput | DirectoryInput):
+    """Checks before any work that a cluster is known. Raises E424 for MSCCL XML, which says nothing
+    of nodes."""
+    if topology is None and isinstance(given, XmlInput):
         raise no_cluster()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from hccc.base.building.compiler import compiler_tag, find_compiler
 from hccc.base.progress import tell
 from hccc.driver import outputs
+from hccc.driver.assumed import cluster_of
 from hccc.driver.compilation import compile_library
 from hccc.driver.options import Options
 from hccc.emit.kept import has_built, kept
@@ -25,7 +26,6 @@ from hccc.passes.renumber import renumber
 from hccc.passes.verify import verify
 from hccc.proofs.prove import check_plan
 from hccc.runtime.communicator.kernels import built
-from hccc.standard.host import cluster_of
 from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct
 

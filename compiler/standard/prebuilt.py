@@ -14,13 +14,13 @@ from pathlib import Path
 from hccc.base.building.build import prebuild_pieces
 from hccc.base.building.prebuilt import MARCH
 from hccc.base.dtypes import OPS, reduces
+from hccc.driver.assumed import usual_hosts
 from hccc.ir.collective import REDUCING, ROOTED, OpType, collective_named
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.communicator.runtime_library import LINK, PIECES
 from hccc.runtime.device.device_layer import DEVICE
 from hccc.runtime.device.device_layer import LINK as DEVICE_LINK
 from hccc.runtime.nccl import library as nccl
-from hccc.standard.host import usual_hosts
 from hccc.standard.libraries import kernels
 
 RANKS = range(1, 9)

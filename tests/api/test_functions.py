@@ -135,7 +135,7 @@ def test_a_plan_and_xml_go_in_too() -> None:
 
 def test_what_is_written_is_proved(tmp_path: Path) -> None:
     """A plan with a wait taken away races: it is not written, proved before or not."""
-    unproved = hccc.compile(RING, Options(prove=False))
+    unproved = hccc.compile(RING, Options(prove=False, plans=1))
     assert {proof.name for proof in unproved.proofs} == {"program"}
     broken = replace(unproved, catalogue=Catalogue.of(without_wait(unproved.plan, 0)))
     with pytest.raises(hccc.UserError, match="E3"):
@@ -189,9 +189,9 @@ def made(**changes: Any) -> hccc.Program:
         (lambda: hccc.compile(TEXT.replace("recv", "rrc")), "E109"),
         (lambda: hccc.compile(TEXT, cluster=DGX), "E130"),
         (lambda: hccc.load_cluster("define\n"), "E030"),
-        (lambda: hccc.simulate(TEXT), "E424"),
-        (lambda: hccc.explain(TEXT), "E424"),
-        (lambda: hccc.show(TEXT, "timeline"), "E424"),
+        (lambda: hccc.simulate(XML), "E424"),
+        (lambda: hccc.explain(XML), "E424"),
+        (lambda: hccc.show(XML, "timeline"), "E424"),
         (lambda: hccc.show(XML, "dag"), "E434"),
         (lambda: hccc.show(DGX, "dag"), "E434"),
         (lambda: hccc.draw(DGX, "x.svg", trace="x.json"), "E434"),
@@ -246,4 +246,4 @@ def test_one_algorithm_may_have_another_name(given: object, tmp_path: Path) -> N
     assert compiled.catalogue.name == "other" and "other" in compiled.plan_names()[0]
     hccc.write(compiled, tmp_path / "named", ["cpu"])
     assert (tmp_path / "named" / "other.h").exists()
-    assert hccc.check(tmp_path / "named").plan.name == "other"
+    assert hccc.check(tmp_path / "named").catalogue.name == "other"

@@ -15,6 +15,7 @@ from hccc.api.wording import in_python
 
 ROOT = Path(__file__).parents[2]
 RING = ROOT / "examples" / "ring_allreduce.rccl"
+XML = ROOT / "tests" / "interop" / "data" / "allreduce_pair_n2.xml"
 PLAIN = hccc.Options(tune="off")
 
 
@@ -115,7 +116,7 @@ def test_options_are_named_as_python_has_them(said: str, python: str) -> None:
 
 def test_errors_speak_python() -> None:
     with pytest.raises(hccc.UserError) as caught:
-        hccc.simulate(RING, "1M")
+        hccc.simulate(XML, "1M")
     problem = caught.value.problem
     assert problem.code == "E424" and "--" not in f"{problem.message} {problem.help}"
     assert "cluster=" in f"{problem.message} {problem.help}"

@@ -260,7 +260,7 @@ def test_plans_are_explained_too(hccc: Hccc, tmp_path: Path) -> None:
 
 
 def test_a_cluster_is_needed_and_of_the_right_size(hccc: Hccc) -> None:
-    code, _, err = hccc("explain", EXAMPLES / "ring_allreduce.rccl")
+    code, _, err = hccc("explain", EXAMPLES / "msccl" / "allreduce_ring_n8.xml")
     assert code == 2 and "E424" in err
     file = EXAMPLES / "clusters" / "resccl-topo2.cluster"
     code, _, err = hccc("explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", file)

@@ -64,19 +64,19 @@ def test_every_command_knows_its_plans(hccc: Hccc, tmp_path: Path) -> None:
 def test_large_programs_without_a_cluster_are_as_their_header_says(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hccc.driver.structures.MOST_SCHEDULED", 100)
+    monkeypatch.setattr("hccc.driver.assumed.MOST_SCHEDULED", 100)
     code, out, _ = hccc(RING, "-o", tmp_path / "a", "--target", "cpu")
     assert code == 0 and "cluster        none: " in out and "weighed" not in out
     assert "thread blocks  3 per rank\n" in out
-    for more in (("--tune", "off"), ("--cluster", DGX)):
-        code, out, _ = hccc(RING, "-o", tmp_path / more[0], "--target", "cpu", *more)
-        assert code == 0 and "  cluster  " not in out
+    code, out, _ = hccc(RING, "-o", tmp_path / "off", "--target", "cpu", "--tune", "off")
+    assert code == 0 and "  cluster  " not in out
 
 
 def test_without_a_cluster_a_line_says_which(hccc: Hccc, tmp_path: Path) -> None:
-    code, out, err = hccc(RING, "-o", tmp_path / "k", "--target", "cpu")
-    assert (code, err) == (0, "")
-    assert "  cluster        8 H100, as no --cluster says which\n" in out
+    for target, name in (("cpu", "this host"), ("cpu,hip", "8 H100")):
+        code, out, err = hccc(RING, "-o", tmp_path / "k", "--target", target)
+        assert (code, err) == (0, "")
+        assert f"  cluster        {name} (assumed)\n" in out
     code, out, _ = hccc("sim", tmp_path / "k", "-b", "1M", "-e", "1M")
     assert code == 0 and "simulated on 8 H100" in out
     code, out, _ = hccc(RING, "-o", tmp_path / "k", "--target", "cpu", "--tune", "off")

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.commandline import COMMAND, ROOT, Hccc, environment, process
 
 EXAMPLES = ROOT / "examples"
+XML = EXAMPLES / "msccl" / "allreduce_ring_n8.xml"
 RING, HM = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "hm_allreduce.rccl"
 CLUSTERS = EXAMPLES / "clusters"
 DGX, TOPO4 = CLUSTERS / "dgx-h100.cluster", CLUSTERS / "resccl-topo4.cluster"
@@ -127,7 +128,7 @@ def test_a_launch_is_the_cluster_s_unless_given(hccc: Hccc, tmp_path: Path) -> N
 
 
 REFUSED: dict[str, tuple[list[object], str]] = {
-    "no cluster": ([RING], "E424"),
+    "no cluster": ([XML], "E424"),
     "missing cluster": ([RING, "--cluster", "no-such-file"], "E401"),
     "a program as cluster": ([RING, "--cluster", RING], "E030"),
     "a cluster as program": ([DGX, "--cluster", DGX], "E416"),

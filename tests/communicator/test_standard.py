@@ -14,12 +14,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from hccc.driver import assumed as host
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Can, Result
 from hccc.runtime.communicator.runtime_library import build
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
-from hccc.standard import host
 from tests.communicator.conftest import Library
 from tests.communicator.test_calls import performs, plan_of
 from tests.communicator.world import alone, loaded, run, start

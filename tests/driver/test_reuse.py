@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hccc.driver import pass_manager
+from hccc.driver.assumed import common_cluster
 from hccc.driver.compilation import compile_text
 from hccc.driver.compiled import CompiledProgram
-from hccc.driver.inputs import common_cluster
 from hccc.driver.options import Options
 from hccc.driver.pass_manager import PassRunner, watching
 from hccc.ir import plan_json

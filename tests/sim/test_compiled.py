@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import Source, UserError
+from hccc.driver.assumed import common_cluster
 from hccc.driver.compilation import compile_text
-from hccc.driver.inputs import common_cluster
 from hccc.driver.options import Options
 from hccc.lang.transfer import load as transfer
 from hccc.sim import compiled, engine, library, state

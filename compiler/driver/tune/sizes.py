@@ -27,6 +27,12 @@ def parsed(text: str) -> tuple[int, ...]:
     return (*sizes, ends[-1]) if ends[-1] > sizes[-1] else tuple(sizes)
 
 
+def range_text(smallest: int, largest: int) -> str:
+    """Writes the sizes of calls as a range that `parsed` reads."""
+    least = min(max(1, smallest), MOST)
+    return f"{least}..{min(max(least, largest), MOST)}"
+
+
 def _bytes(part: str, text: str) -> int:
     found = _SIZE.fullmatch(part.strip())
     if not found:

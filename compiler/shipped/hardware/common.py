@@ -15,10 +15,10 @@ def common_device(gpus: int) -> Hardware:
     return next((known[n] for n in ORDER if known[n].number("node_gpus") == gpus), known[ORDER[0]])
 
 
-def common_cluster(nodes: int, gpus: int) -> str:
+def common_cluster(nodes: int, gpus: int, nics: int = 0) -> str:
     """Writes a cluster of `nodes` most common nodes of `gpus` GPUs, in the cluster language.
 
-    The GPUs of a node share its NICs evenly; a node has at least one NIC.
+    nics: of a node, 0 for as many as those nodes have. Its GPUs share them evenly.
     """
     device = common_device(gpus)
     lines = [
@@ -28,14 +28,14 @@ def common_cluster(nodes: int, gpus: int) -> str:
         f"define node1 = {nodes} * {gpus}" if nodes > 1 else f"define node1 = {gpus}",
     ]
     if nodes > 1:
-        lines.append(f"define nic = [{', '.join(_nics(device, gpus))}]")
+        lines.append(f"define nic = [{', '.join(_nics(device, gpus, nics))}]")
     return "\n".join(lines) + "\n"
 
 
-def _nics(device: Hardware, gpus: int) -> list[str]:
+def _nics(device: Hardware, gpus: int, nics: int) -> list[str]:
     """Returns a node's NICs in the cluster language, each with the GPUs near it."""
     ratio = device.number("node_nics") / device.number("node_gpus")
-    nics = min(gpus, max(1, round(gpus * ratio)))
+    nics = nics or min(gpus, max(1, round(gpus * ratio)))
     rate = device.number("node_nic")
     near = [range(gpus * k // nics, gpus * (k + 1) // nics) for k in range(nics)]
     return [f"(({','.join(map(str, of))}) -> ({rate:g},1))" for of in near]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hccc.base.diagnostics import Source, UserError
+from hccc.driver import assumed
 from hccc.driver import compilation as driver
-from hccc.driver import inputs
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.driver.tune import report
@@ -198,7 +198,7 @@ def test_what_is_no_library(names: tuple[str, ...], options: dict[str, object], 
         for name in names
     ]
     with pytest.raises(UserError) as caught:
-        driver.compile_library(sources, Options(**options), inputs.common_cluster)  # type: ignore[arg-type]
+        driver.compile_library(sources, Options(**options), assumed.common_cluster)  # type: ignore[arg-type]
     assert caught.value.problem.code == "E321" and said in caught.value.problem.message
 
 
@@ -206,9 +206,9 @@ def test_without_a_cluster_it_is_the_most_common_node() -> None:
     made = driver.compile_text(
         transfer.read(EXAMPLES / "hm_allreduce.rccl"),
         Options(prove=False, sizes="1M"),
-        inputs.common_cluster,
+        assumed.common_cluster,
     )
-    assert made.topology and made.topology.name == "4 nodes of 8 H100"
+    assert made.topology and made.topology.name == "4 nodes of 8 H100 (assumed)"
     assert made.plan.provenance and made.plan.provenance.cluster
     assert made.tuned
 

@@ -1,5 +1,9 @@
-"""host: a host as a cluster of ranks that share its memory, by what was measured of it or as usual,
-and several hosts, which a network joins.
+"""assumed: the clusters of programs that none is given for.
+
+For GPUs, nodes of the most common kind of as many GPUs as the program's header has. For CPUs, this
+host as ranks that share its memory, by what was measured of it or as usual, or several hosts, which
+a network joins. Their names end in ASSUMED, so that whatever tells a cluster's name tells that
+nobody gave it.
 
 `HCCC_CLUSTER` names the file of what was measured: `hccc profile --device cpu --ranks N -o FILE`.
 """
@@ -7,14 +11,22 @@ and several hosts, which a network joins.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hccc.base.diagnostics import Source, fail
 from hccc.driver.inputs import load_cluster, parse_cluster
+from hccc.driver.options import Options
+from hccc.driver.structures import MOST_SCHEDULED
+from hccc.emit.targets import CPU
+from hccc.ir.program import Program
 from hccc.ir.topology import Topology
+from hccc.shipped.hardware import common as hardware
+from hccc.shipped.hardware.common import common_device
 
 VARIABLE = "HCCC_CLUSTER"
+ASSUMED = " (assumed)"
 
 # What `hccc profile` measured on a server of 2024 (2 cores of a Xeon), and TCP at 10 Gbit/s.
 _USUAL = """\
@@ -31,6 +43,48 @@ _HOST = "define node{number} = {ranks}\ndefine cores = {cores}\n"
 _LINKS = "define bandwidth = {{mesh => [((0..{last}) -> (53.6, 1, 0.0175))]}}\n"
 _NETWORK = "define latency = {nic => 30us}\n"
 _NIC = "define nic = [(({ranks}) -> 1.15)]\n"
+
+
+def common_cluster(program: Program) -> Topology:
+    """Returns nodes of the most common kind of as many GPUs as the program's header has, with as
+    many NICs, by hccc's device library."""
+    nodes, gpus = _shape(program)
+    device = common_device(gpus).name
+    name = f"{gpus} {device}" if nodes == 1 else f"{nodes} nodes of {gpus} {device}"
+    text = hardware.common_cluster(nodes, gpus, program.nics_per_node)
+    return parse_cluster(Source(f"{name}{ASSUMED}", text))
+
+
+def host_cluster(program: Program) -> Topology:
+    """Returns this host with a rank for each of the program's; as many hosts as its header has
+    nodes.
+
+    Raises:
+        UserError: E424 what was measured (HCCC_CLUSTER) has another number of ranks.
+    """
+    nodes, each = _shape(program)
+    name = "this host" if nodes == 1 else f"{nodes} hosts"
+    return replace(cluster_of([each] * nodes), name=f"{name}{ASSUMED}")
+
+
+def tuned_for(
+    options: Options, targets: Sequence[str] = ()
+) -> Callable[[Program], Topology | None]:
+    """Returns what makes the cluster that a program is compiled for without one: hosts where all
+    targets are CPUs, else common nodes.
+
+    It makes None for what is compiled as its header says: with `--tune off`, or if it takes long to
+    simulate.
+    """
+    makes = host_cluster if set(targets) == {CPU.name} else common_cluster
+    off = options.tune == "off"
+    return lambda made: None if off or len(made) > MOST_SCHEDULED else makes(made)
+
+
+def _shape(program: Program) -> tuple[int, int]:
+    """Returns the number of nodes in a program's header, and of GPUs in each."""
+    gpus = program.gpus_per_node
+    return max(1, program.collective.n_ranks // gpus), gpus
 
 
 def cluster_of(hosts: Sequence[int]) -> Topology:
