@@ -142,6 +142,7 @@ def started(
             str(n),
             "--oversubscribe",
             python,
+            "-P",  # this folder has a torch.py
             str(WORKER),
             "mpi",
             "-",
@@ -162,7 +163,7 @@ def started(
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(20000 + os.getpid() % 10000 + n),
         }
-        command = [interpreter, str(WORKER), system, str(rank), str(n), *where]
+        command = [interpreter, "-P", str(WORKER), system, str(rank), str(n), *where]
         made.append(subprocess.Popen(command, env=environment))
     return made
 
