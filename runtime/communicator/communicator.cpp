@@ -176,6 +176,7 @@ void Communicator::set_up(const TimeLeft &left) {
     failure_.use(gpu_->fault());
   }
   monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
+  if (!network_ && !host_->device_memory()) short_calls_ = std::make_unique<ShortCalls>(n_ranks_);
   if (!host_->device_memory())
     messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, network_ ? network_->transport() : nullptr,
                                            rank_, oversubscribed_);
@@ -463,6 +464,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   }
   if (!(table ? table->longest() : called.count)) return;
   try {
+    if (agreed.inputs && perform_short(prepared, agreed, called)) return;
     if (table) perform_blocks(prepared, *blocks, *table, called, wanted.stream);
     else perform(prepared, agreed, called, wanted.stream);
     running.launched = gpu_ != nullptr;
@@ -481,42 +483,86 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
 // O(ranks), some 0.1 us each, of a wait that a call begins with anyhow. Throws Error where a rank makes
 // another call: at every rank, and nothing is lost.
 Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called &called, const OwnBlocks *blocks) {
-  Agreed found = {prepared.copied, !called.in_place, {}};
+  Agreed found = {prepared.copied, !called.in_place, false, {}};
   if (blocks) found.told.resize(told_words(n_ranks_) * static_cast<size_t>(n_ranks_));
   if (blocks && network_) return tell_hosts(*blocks, called, found.told), found;
   if (network_ || (gpu_ && !blocks)) return found;
   const Telling telling(telling_);
-  const uint64_t turn = ++agreements_;
-  const auto offer_of = [&](int rank) -> Offer & { return host_->control(rank).offers[turn % 2]; };
-  store(offer_of(rank_).called, called);
-  if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
-  offer_of(rank_).turn.store(turn << 1 | prepared.copied, std::memory_order_release);
   const unsigned long long start = hccc_clock();
+  // What this rank has told two calls ago is read by ranks that have not told of the call after it.
+  for (int r = 0; refused_ && r < n_ranks_; ++r) offer_of(r, agreements_, start, called);
+  const uint64_t turn = ++agreements_;
+  Offer &own = host_->control(rank_).offers[turn % 2];
+  store(own.called, called);
+  if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
+  found.inputs = !blocks && tell_input(prepared, called);
+  own.turn.store(turn << 2 | uint64_t{found.inputs} << 1 | prepared.copied, std::memory_order_release);
+  refused_ = true;  // until all ranks have been heard
   for (int r = 0; r < n_ranks_; ++r) {
-    const Offer &offer = offer_of(r);
-    hccc_backoff backoff = {oversubscribed_, 0};
-    uint64_t there = offer.turn.load(std::memory_order_acquire);
-    while (there >> 1 < turn) {
-      if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
-      hccc_back_off(backoff);
-      const unsigned long long waited = hccc_clock() - start;
-      if (gpu_ && timeout_ > 0 && static_cast<double>(waited) > timeout_ * 1e9) fail_late(called);
-      hccc_sleep_for_part(waited);
-      there = offer.turn.load(std::memory_order_acquire);
-    }
+    const Offer &offer = offer_of(r, turn, start, called);
+    const uint64_t there = offer.turn.load(std::memory_order_relaxed);
     const Called other = hccc::load(offer.called);
-    // A rank whose turn is a later one has been refused this call, and does not make it.
-    if (there >> 1 != turn || other.signature != called.signature)
-      throw Error(hcccInvalidUsage, difference(r, other, called));
-    found.copied |= there & 1, found.out_of_place |= !other.in_place;
+    if (other.signature != called.signature) throw Error(hcccInvalidUsage, difference(r, other, called));
+    found.copied |= there & 1, found.inputs &= there >> 1 & 1, found.out_of_place |= !other.in_place;
     if (!blocks) continue;
     const size_t each = told_words(n_ranks_);
     const int64_t *its = host_->told_by(r, turn);
     std::copy(its, its + each, &found.told[each * static_cast<size_t>(r)]);
-    if (offer.turn.load(std::memory_order_acquire) >> 1 != turn)  // it was refused this call and the next
-      fail(hcccInvalidUsage, difference(r, called_by(host_->control(r)), called));
   }
+  refused_ = false;
   return found;
+}
+
+// Waits until a rank of this host has made the offer of a turn, and returns it. It stays until this rank has
+// made the offer of the next turn.
+const Offer &Communicator::offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called) {
+  const Offer &offer = host_->control(rank).offers[turn % 2];
+  hccc_backoff backoff = {oversubscribed_, 0};
+  while (offer.turn.load(std::memory_order_acquire) >> 2 < turn) {
+    if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
+    hccc_back_off(backoff);
+    const unsigned long long waited = hccc_clock() - start;
+    if (gpu_ && timeout_ > 0 && static_cast<double>(waited) > timeout_ * 1e9) fail_late(called);
+    hccc_sleep_for_part(waited);
+  }
+  return offer;
+}
+
+// Tells the other ranks this one's input, if the call is short. All ranks decide alike, unless their
+// environments differ.
+bool Communicator::tell_input(const Prepared &prepared, const Called &called) const {
+  const size_t size = static_cast<size_t>(bytes_of_type(called.type)), all = static_cast<size_t>(called.count);
+  const auto most = static_cast<size_t>(most_blocks(prepared.library->description()));
+  if (!short_calls_ || all > MOST_SHORT_BYTES || !short_calls_->tells(all * size * most)) return false;
+  ToldInput &told = host_->told_input(rank_, agreements_);
+  told.scalar = scalar_.bits;
+  if (scalar_.at) memcpy(&told.scalar, scalar_.at, std::min(size, sizeof told.scalar));
+  if (prepared.buffers.send) memcpy(told.input, prepared.buffers.send, prepared.buffers.send_bytes);
+  return true;
+}
+
+// Makes a call whose inputs all ranks have told. False: its plan is too much work for one rank.
+bool Communicator::perform_short(const Prepared &prepared, const Agreed &agreed, const Called &called) {
+  const hccc_library &library = prepared.library->description();
+  const int size = bytes_of_type(called.type);
+  hccc_call call = call_of(static_cast<size_t>(called.count), !agreed.out_of_place, micro_batch_bytes_);
+  call.window = window_;
+  if (!short_calls_->begin(*prepared.library, call, size)) return false;
+  const size_t block = static_cast<size_t>(called.count) * static_cast<size_t>(size);
+  for (int r = 0; r < n_ranks_; ++r) {
+    const int part = (r - turn_ + n_ranks_) % n_ranks_;  // as role() of this rank
+    const ToldInput &told = host_->told_input(r, agreements_);
+    memcpy(short_calls_->input(part), told.input, static_cast<size_t>(library.input_blocks(part)) * block);
+    short_calls_->set_scalar(part, told.scalar);
+  }
+  HCCC_LOG(INFO, COLL, rank_, "%s: each rank does it for all", library.name);
+  const char *type = name_of_type(called.type), *op = name_of_op(std::max(0, called.op));
+  const int status = short_calls_->run(failure_.fault(), type, op);
+  if (status == HCCC_TIMEOUT) throw_reason(called);
+  if (status != HCCC_OK) fail(hcccInternalError, text_of("%s: launch returned %d", library.name, status));
+  if (prepared.buffers.receive)
+    memcpy(prepared.buffers.receive, short_calls_->output(role(turn_)), prepared.buffers.receive_bytes);
+  return true;
 }
 
 // Says what this rank and another call, at the same time.

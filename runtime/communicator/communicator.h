@@ -17,6 +17,7 @@
 #include "monitor.h"
 #include "network.h"
 #include "registration.h"
+#include "short_calls.h"
 #include "staging.h"
 #include "standard.h"
 #include "time_left.h"
@@ -101,6 +102,7 @@ class Communicator {
   // blocks.
   struct Agreed {
     bool copied, out_of_place;
+    bool inputs;  // all ranks have told their inputs
     std::vector<int64_t> told;
   };
 
@@ -122,6 +124,9 @@ class Communicator {
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
   Agreed agree(const Prepared &prepared, const Called &called, const OwnBlocks *blocks);
+  const Offer &offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called);
+  bool tell_input(const Prepared &prepared, const Called &called) const;
+  bool perform_short(const Prepared &prepared, const Agreed &agreed, const Called &called);
   [[noreturn]] void fail_late(const Called &called);
   void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,
            void *stream, const long long *blocks = nullptr);
@@ -155,6 +160,7 @@ class Communicator {
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<Mapper> mapper_;  // where memory is a device's
   Staging staging_;
+  std::unique_ptr<ShortCalls> short_calls_;  // where all ranks share memory of the host
   std::unique_ptr<Messages> messages_;
   std::shared_mutex calling_;  // of a collective; sends and receives share it
   std::atomic<int> exchanging_{0};  // threads that make sends and receives
@@ -163,6 +169,7 @@ class Communicator {
   std::set<const void *> captured_;        // buffers of calls in graphs
   mutable std::mutex loading_;  // libraries_ changes; taken after calling_
   uint64_t number_ = 0, agreements_ = 0;
+  bool refused_ = false;  // the last agreement has not heard all ranks
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call

@@ -34,6 +34,7 @@
 #include "registration.cpp"
 #include "send_receive.cpp"
 #include "shared_memory.cpp"
+#include "short_calls.cpp"
 #include "split.cpp"
 #include "staging.cpp"
 #include "standard.cpp"

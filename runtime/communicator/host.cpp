@@ -206,13 +206,18 @@ Control &Host::control(int rank) const {
 
 size_t Host::told_at() const { return CONTROL_BYTES + whole_pages(joined_.size() * sizeof(Ring)); }
 
-size_t Host::head_bytes() const {
-  return told_at() + whole_pages(2 * told_bytes(n_ranks()));
-}
+size_t Host::inputs_at() const { return told_at() + whole_pages(2 * told_bytes(n_ranks())); }
+
+size_t Host::head_bytes() const { return inputs_at() + whole_pages(2 * sizeof(ToldInput)); }
 
 int64_t *Host::told_by(int rank, uint64_t call) const {
   char *first = arenas_[static_cast<size_t>(rank)].fixed.base() + told_at();
   return reinterpret_cast<int64_t *>(first + call % 2 * told_bytes(n_ranks()));
+}
+
+ToldInput &Host::told_input(int rank, uint64_t call) const {
+  char *first = arenas_[static_cast<size_t>(rank)].fixed.base() + inputs_at();
+  return reinterpret_cast<ToldInput *>(first)[call % 2];
 }
 
 Ring &Host::ring(int from, int to) const {

@@ -13,6 +13,7 @@
 #include "device_memory.h"
 #include "rings.h"
 #include "shared_memory.h"
+#include "short_calls.h"
 #include "time_left.h"
 #include "uneven.h"
 
@@ -42,6 +43,8 @@ class Host {
   Ring &ring(int from, int to) const;
   // Returns what a rank of this host tells the others of an uneven call; two calls take turns.
   int64_t *told_by(int rank, uint64_t call) const;
+  // The same of a short call.
+  ToldInput &told_input(int rank, uint64_t call) const;
   // Returns where the heap of a rank of this host is in this process.
   char *heap_of(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
@@ -94,10 +97,11 @@ class Host {
     Mapping scratch;  // as much as calls have needed so far
   };
 
-  // Return the bytes of an arena before its flags, and before what is told of uneven calls: the
-  // control page and the rings.
+  // Return the bytes of an arena before its flags, and before what is told of uneven calls, and of
+  // short ones.
   size_t head_bytes() const;
   size_t told_at() const;
+  size_t inputs_at() const;
 
   int rank_;
   std::shared_ptr<Heap> heap_;

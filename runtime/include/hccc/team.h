@@ -71,7 +71,7 @@ static inline int hccc_run_members(hccc_team* t, int wanted) {
   hccc_member* members = static_cast<hccc_member*>(malloc(bytes));
   if (!members) return HCCC_NO_MEMORY;
   t->size = hccc_start_members(t, members, wanted);
-  t->oversubscribed = t->oversubscribed || HCCC_NETWORK || t->size > hccc_cores();
+  t->oversubscribed = t->oversubscribed || HCCC_NETWORK || (t->size > 1 && t->size > hccc_cores());
   const bool enough = !HCCC_THREADS_AS_BLOCKS || t->size == wanted;
   __atomic_store_n(&t->open, enough ? 1 : -1, __ATOMIC_RELEASE);
   if (enough) hccc_run_share(t, 0);
