@@ -238,7 +238,11 @@ HCCC_API hcccResult_t hcccCommGetAsyncError(hcccComm_t comm, hcccResult_t *error
     check(comm);
     check(error, "error");
     *error = comm->of.failure().code();
-    if (*error != hcccSuccess) comm->last_error->set(comm->of.failure().text());
+    if (*error != hcccSuccess) return comm->last_error->set(comm->of.failure().text());
+    const std::string refused = comm->of.refusal();
+    if (refused.empty()) return;
+    *error = hcccInvalidUsage;
+    comm->last_error->set(refused);
   });
 }
 
@@ -266,6 +270,7 @@ HCCC_API hcccResult_t hcccCommQuery(hcccComm_t comm, unsigned long long *made, u
     if (done) *done = now.done - std::min<uint64_t>(now.done, launched);
     if (comm->of.failure().code() != hcccSuccess)
       throw Error(comm->of.failure().code(), comm->of.failure().text());
+    if (const std::string refused = comm->of.refusal(); !refused.empty()) throw Error(hcccInvalidUsage, refused);
     if (now.made != now.done || now.running || launched) state = hcccInProgress;
   });
   return result == hcccSuccess ? state : result;

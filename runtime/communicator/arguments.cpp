@@ -102,6 +102,17 @@ void check_message(const Message &message, int n_ranks) {
     throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %zu bytes, as its elements are", size));
 }
 
+Called called_of(const Wanted &wanted, uint64_t number) {
+  Called made;
+  made.number = number;
+  made.count = wanted.blocks ? -1 : static_cast<int64_t>(wanted.count);
+  made.type = wanted.type, made.root = wanted.root;
+  made.op = strstr(wanted.collective, "educe") ? wanted.op : -1;
+  strncpy(made.collective, wanted.collective, sizeof made.collective - 1);
+  strncpy(made.library, "no library yet", sizeof made.library - 1);
+  return made;
+}
+
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number) {
   Called made;
   made.number = number;

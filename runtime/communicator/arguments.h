@@ -23,6 +23,8 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank);
 Buffers buffers_of_blocks(const Wanted &wanted);
 // Checks the arguments of a send or receive among so many ranks. Throws Error.
 void check_message(const Message &message, int n_ranks);
+// Describe a call to other ranks; without a library: one that has none yet.
+Called called_of(const Wanted &wanted, uint64_t number);
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number);
 
 }  // namespace hccc

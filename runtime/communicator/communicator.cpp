@@ -4,6 +4,7 @@
 #include <hccc/backoff.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +19,7 @@ namespace {
 constexpr double DEFAULT_TIMEOUT_S = 600;
 constexpr size_t SLICE_BYTES = 1 << 20;  // of a buffer that is copied
 constexpr size_t LEAST_SLICE = 1024;     // elements of a block
+constexpr useconds_t REFUSED_US = 500;  // between looks at a refusal
 constexpr double SMALL_CALL = 4 << 20;  // bytes up to which waking another core does not pay
 
 int cores() {
@@ -121,6 +123,17 @@ struct Running {
   bool launched = false;
 };
 
+// Marks a call as touching flags and buffers, while this lives: a refusal does not end meanwhile.
+struct Touching {
+  explicit Touching(std::atomic<bool> &mark) : mark(mark) { set(true); }
+  ~Touching() { mark.store(false, std::memory_order_release); }
+  void set(bool touches) { mark.store(touches, std::memory_order_seq_cst); }
+  Touching(const Touching &) = delete;
+  Touching &operator=(const Touching &) = delete;
+
+  std::atomic<bool> &mark;
+};
+
 // Lets the monitor ask ranks of other hosts for signs of life while messages are waited for.
 struct Asking {
   Asking(Monitor &monitor, std::atomic<int> &threads, bool asks) : monitor(monitor), threads(threads), asks(asks) {
@@ -175,7 +188,9 @@ void Communicator::set_up(const TimeLeft &left) {
     gpu_ = std::make_unique<GpuCalls>(host_->device_memory()->device(), host_->held());
     failure_.use(gpu_->fault());
   }
-  monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); });
+  monitor_ = std::make_unique<Monitor>(
+      bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); },
+      Refusals::Steps{[this](AtRest &own, uint64_t number) { return rest(own, number); }, [this] { return reset_flags(); }});
   if (!network_ && !host_->device_memory()) short_calls_ = std::make_unique<ShortCalls>(n_ranks_);
   if (!host_->device_memory())
     messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, network_ ? network_->transport() : nullptr,
@@ -213,7 +228,7 @@ void Communicator::check_not_lost() const {
 
 void Communicator::load(const std::string &path, double timeout_s) {
   std::lock_guard<std::shared_mutex> lock(calling_);
-  check_not_lost();
+  check_not_refused(timeout_s);
   load(path, false, timeout_s);
 }
 
@@ -298,6 +313,26 @@ hcccCan_t Communicator::can(const Wanted &wanted) const {
   return standard(wanted).places() ? hcccCanLoad : hcccCanMake;
 }
 
+// Returns when all ranks make a call without a library. Throws Error where some rank has one for its call,
+// or another call.
+void Communicator::meet_without_library(const Wanted &wanted, double timeout_s) {
+  Called called = called_of(wanted, next_number());
+  called.signature = mixed(called.number, 0);
+  timeout_ = timeout_s;
+  publish(called);
+  const Running running(*monitor_, called.number, timeout_s);
+  if (!network_) {
+    agree(nullptr, called, nullptr);
+    return;
+  }
+  monitor_->show(called);
+  while (!monitor_->all_call(called)) {
+    if (failure_.refused()) throw Error(hcccInvalidUsage, "");
+    check_not_lost();
+    usleep(REFUSED_US);
+  }
+}
+
 // Loads the standard library of a call that no library does: from the cache where all ranks find it
 // there, else from the package. Where neither is so the first rank of each host that lacks it makes it
 // there, and the others wait for as long as that takes. All ranks have loaded the same libraries, so all
@@ -309,6 +344,7 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
     char text[496];
   };
   const StandardLibrary library = standard(wanted);
+  meet_without_library(wanted, timeout_s);
   std::vector<Asked> all(static_cast<size_t>(n_ranks_));
   Asked &own = all[static_cast<size_t>(rank_)];
   const auto share = [&](double seconds) {
@@ -344,7 +380,7 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
 
 void Communicator::allgather(void *data, size_t bytes_each, double timeout_s) {
   std::lock_guard<std::shared_mutex> lock(calling_);
-  check_not_lost();
+  check_not_refused(timeout_s);
   hccc_bootstrap_error error{};
   if (hccc_bootstrap_allgather(bootstrap_.get(), data, bytes_each, timeout_s, &error))
     fail_as(error);
@@ -439,65 +475,175 @@ void Communicator::check_plan(const Wanted &wanted, const hccc_library &library,
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
   check_words(wanted, n_ranks_);
   std::lock_guard<std::shared_mutex> lock(calling_);
-  check_not_lost();
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
+  check_not_refused(settings.timeout_s);
+  Touching touching(touching_);
+  while (failure_.refused() || failure_.has_refusal()) {
+    touching.set(false);
+    tell_refusal(settings.timeout_s);
+    touching.set(true);
+  }
+  try {
+    make(wanted, settings);
+  } catch (const Error &) {
+    if (!failure_.refused()) throw;
+    touching.set(false);
+    tell_refusal(settings.timeout_s);
+    throw Error(hcccInvalidUsage, "ranks have made calls that differ");  // another thread has asked for the text
+  }
+}
+
+// Makes a call. Throws Error, also where it is refused.
+void Communicator::make(const Wanted &wanted, const Settings &settings) {
   if (!libraries_.find(wanted) && makes(wanted)) provide(wanted, settings.timeout_s);
   const Prepared prepared = prepare(wanted, settings);
   timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const hccc_library &library = prepared.library->description();
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
-  Called called = called_of(wanted, library, prepared.buffers.in_place && !prepared.apart, ++number_);
+  Called called = called_of(wanted, library, prepared.buffers.in_place && !prepared.apart, next_number());
   called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
-  publish(host_->control(rank_), called);
+  publish(called);
   last_library_.store(library.name, std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   Running running(*monitor_, called.number, timeout_);
+  running.launched = run(prepared, wanted, called, settings) && gpu_;
+}
+
+// Shows other ranks what this one calls.
+void Communicator::publish(const Called &called) {
+  hccc::publish(host_->control(rank_), called);
+  recent_[called.number % RECENT] = called;
+}
+
+// Runs a call that other ranks may have begun. False: it has no elements. Throws Error.
+bool Communicator::run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings) {
+  const hccc_library &library = prepared.library->description();
   std::optional<CopiedBlocks> blocks;
   if (wanted.blocks) blocks.emplace(copied_blocks(prepared, *wanted.blocks, called));
-  const Agreed agreed = agree(prepared, called, blocks ? &blocks->used : nullptr);
+  const Agreed agreed = agree(&prepared, called, blocks ? &blocks->used : nullptr);
   std::optional<BlockTable> table;
   if (blocks) {
     table.emplace(library.collective, n_ranks_, agreed.told);
     check_table(*table, wanted, library, called, settings);
   }
-  if (!(table ? table->longest() : called.count)) return;
+  if (!(table ? table->longest() : called.count)) return false;
   try {
-    if (agreed.inputs && perform_short(prepared, agreed, called)) return;
+    if (agreed.inputs && perform_short(prepared, agreed, called)) return true;
     if (table) perform_blocks(prepared, *blocks, *table, called, wanted.stream);
     else perform(prepared, agreed, called, wanted.stream);
-    running.launched = gpu_ != nullptr;
+    return true;
   } catch (const Error &error) {  // other ranks wait for this one
-    if (failure_.code() != hcccSuccess) throw;
+    if (failure_.code() != hcccSuccess || failure_.refused()) throw;
     fail(error.code, error.what());
   } catch (const std::bad_alloc &) {
     fail(hcccSystemError, "no memory");
   }
 }
 
+// Returns the number of the next call: one that no rank has come to before a refusal.
+uint64_t Communicator::next_number() {
+  number_ = std::max(number_, monitor_->settled()) + 1;
+  return number_;
+}
+
+// Throws Error where the communicator is lost, or a call was refused that this rank has not been told of.
+void Communicator::check_not_refused(double timeout_s) {
+  check_not_lost();
+  if (gpu_ && __atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) watch();
+  if (failure_.refused() || failure_.has_refusal()) tell_refusal(timeout_s);
+}
+
+// Waits until all ranks have come back from a call that differs at one, and throws what all are told,
+// unless this rank was told of it before its call.
+void Communicator::tell_refusal(double timeout_s) {
+  const unsigned long long start = hccc_clock();
+  const uint64_t refusal = failure_.refusals() + 1;
+  while (failure_.refused() && !failure_.has_refusal()) {  // not the next one
+    refused_here_.store(refusal, std::memory_order_release);
+    check_not_lost();
+    if (timeout_s > 0 && static_cast<double>(hccc_clock() - start) > timeout_s * 1e9)
+      fail(hcccTimeout, text_of("timed out after %g s: ranks make calls that differ; ", timeout_s) +
+                            monitor_->describe_late(called_by(host_->control(rank_))));
+    usleep(REFUSED_US);
+  }
+  const std::string text = failure_.end_refusal();
+  if (!text.empty()) throw Error(hcccInvalidUsage, text);
+}
+
+// Fills in how far this rank has come, where none of its launches runs, and it has come to the call that
+// is refused: others would take what it calls for a later one. Earlier calls end as they would have.
+// Called by the monitor's thread.
+bool Communicator::rest(AtRest &own, uint64_t number) {
+  try {
+    Called first;
+    const bool launched = gpu_ && gpu_->running(&first);
+    if (touching_.load(std::memory_order_seq_cst) || launched) {
+      if (!launched) first = called_by(host_->control(rank_));
+      if (first.number >= number) failure_.end_launches();
+      return false;
+    }
+    const bool here = refused_here_.load(std::memory_order_acquire) == failure_.refusals() + 1;
+    if (!here && number_ < number) return check_coming(), false;
+    if (network_ && !network_->idle(&own.sent, &own.received)) return false;
+    own.number = std::max(number_, monitor_->settled()), own.agreements = agreements_, number = std::min(number, number_);
+    for (const uint64_t back : {0, 1})
+      if (const Called &one = recent_[(number - back) % RECENT]; one.number == number - back) own.called[back] = one;
+    return true;
+  } catch (const Error &error) {
+    abort(error.code, text_of("rank %d: ", rank_) + error.what());
+    return false;
+  }
+}
+
+// Ends the communicator where this rank does not come, in time, to a call that is refused. Others than
+// those of GPUs wait for it in the call.
+void Communicator::check_coming() {
+  const unsigned long long now = hccc_clock();
+  if (coming_to_ != failure_.refusals() + 1) coming_to_ = failure_.refusals() + 1, coming_since_ = now;
+  if (gpu_ && timeout_ > 0 && static_cast<double>(now - coming_since_) > timeout_ * 1e9)
+    abort(hcccTimeout, text_of("timed out after %g s: ranks make calls that differ; rank %d has not come to them", timeout_, rank_));
+}
+
+// Zeroes the flags of all libraries, so that they begin anew; called by the monitor's thread, when no
+// rank touches them.
+bool Communicator::reset_flags() {
+  try {
+    std::lock_guard<std::mutex> lock(loading_);
+    host_->zero_flags(libraries_.flag_bytes());
+    return true;
+  } catch (const Error &error) {
+    abort(error.code, text_of("rank %d: ", rank_) + error.what());
+    return false;
+  }
+}
+
 // Tells all ranks of this host's memory what this rank calls, and hears it of them, before a byte
 // moves. On a GPU, and between hosts, ranks hear it of their neighbours, in the kernel; but of an uneven
-// call they tell each other their blocks here. blocks: the own ones; null: of an even call.
+// call they tell each other their blocks here. prepared: null: no library is there yet. blocks: the own
+// ones; null: of an even call.
 //
 // O(ranks), some 0.1 us each, of a wait that a call begins with anyhow. Throws Error where a rank makes
 // another call: at every rank, and nothing is lost.
-Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called &called, const OwnBlocks *blocks) {
-  Agreed found = {prepared.copied, !called.in_place, false, {}};
+Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks) {
+  const bool copied = prepared && prepared->copied;
+  Agreed found = {copied, !called.in_place, false, {}};
   if (blocks) found.told.resize(told_words(n_ranks_) * static_cast<size_t>(n_ranks_));
   if (blocks && network_) return tell_hosts(*blocks, called, found.told), found;
   if (network_ || (gpu_ && !blocks)) return found;
   const Telling telling(telling_);
   const unsigned long long start = hccc_clock();
   // What this rank has told two calls ago is read by ranks that have not told of the call after it.
-  for (int r = 0; refused_ && r < n_ranks_; ++r) offer_of(r, agreements_, start, called);
-  const uint64_t turn = ++agreements_;
+  const uint64_t unheard = failure_.refusals() + 1;
+  for (int r = 0; unheard_ == unheard && r < n_ranks_; ++r) offer_of(r, agreements_, start, called);
+  const uint64_t turn = agreements_ = std::max(agreements_, monitor_->agreements()) + 1;
   Offer &own = host_->control(rank_).offers[turn % 2];
   store(own.called, called);
   if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
-  found.inputs = !blocks && tell_input(prepared, called);
-  own.turn.store(turn << 2 | uint64_t{found.inputs} << 1 | prepared.copied, std::memory_order_release);
-  refused_ = true;  // until all ranks have been heard
+  found.inputs = prepared && !blocks && tell_input(*prepared, called);
+  own.turn.store(turn << 2 | uint64_t{found.inputs} << 1 | copied, std::memory_order_release);
+  unheard_ = unheard;
   for (int r = 0; r < n_ranks_; ++r) {
     const Offer &offer = offer_of(r, turn, start, called);
     const uint64_t there = offer.turn.load(std::memory_order_relaxed);
@@ -509,7 +655,7 @@ Communicator::Agreed Communicator::agree(const Prepared &prepared, const Called 
     const int64_t *its = host_->told_by(r, turn);
     std::copy(its, its + each, &found.told[each * static_cast<size_t>(r)]);
   }
-  refused_ = false;
+  unheard_ = 0;
   return found;
 }
 
@@ -680,10 +826,10 @@ void Communicator::complete(Exchange &exchange) {
 
 // Returns why a launch was lost: by a wait of this rank, or by another rank's failure.
 Error Communicator::reason_of(const Called &called) {
+  if (failure_.refused()) return Error(hcccInvalidUsage, "");  // tell_refusal() has the text
   hccc_fault fault = failure_.place();
   const bool placed = fault.claimed == 1;
   fault.rank = (fault.rank + turn_) % n_ranks_;  // its ranks are the plan's
-  if (fault.kind == HCCC_OTHER_CALL) fault.flag = (fault.flag + turn_) % n_ranks_;
   if (failure_.code() == hcccSuccess && placed) {
     const bool other = fault.kind == HCCC_OTHER_CALL;
     const bool late = fault.kind >= HCCC_WAIT_FLAG && fault.kind <= HCCC_WAIT_PROXY;
@@ -693,8 +839,11 @@ Error Communicator::reason_of(const Called &called) {
     if (!who.empty()) text += who + "; ";
     text += description(fault);
     if (late) text += describe_mapping();
-    if (other && host_->near(fault.flag)) text = difference(fault.flag, called_by(host_->control(fault.flag)), called);
-    const hcccResult_t code = other ? hcccInvalidUsage : late ? hcccTimeout : hcccInternalError;
+    if (other) {
+      monitor_->refuse(called.number);
+      return Error(hcccInvalidUsage, "");
+    }
+    const hcccResult_t code = late ? hcccTimeout : hcccInternalError;
     if (failure_.set(code, text)) {
       monitor_->notify(code, text);
       return Error(code, text);

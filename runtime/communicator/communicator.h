@@ -1,6 +1,7 @@
 // communicator.h: one rank of a communicator.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -64,6 +65,8 @@ class Communicator {
   // Ends the communicator with a failure, here and at all ranks, unless it has one.
   void abort(hcccResult_t code, const std::string &text);
   const Failure &failure() const { return failure_; }
+  // Returns which calls differed where no call has told this rank of it; "": none.
+  std::string refusal() { return failure_.show_refusal(); }
   // Returns whether calls are launched on a GPU: asynchronously, in their streams.
   bool on_gpu() const { return gpu_ != nullptr; }
   // Counts the launches that have not ended.
@@ -115,6 +118,16 @@ class Communicator {
   bool first_of_host() const;
   void leave();
   void check_not_lost() const;
+  void check_not_refused(double timeout_s);
+  void tell_refusal(double timeout_s);
+  uint64_t next_number();
+  bool rest(AtRest &own, uint64_t number);
+  bool reset_flags();
+  void check_coming();
+  void make(const Wanted &wanted, const Settings &settings);
+  bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
+  void publish(const Called &called);
+  void meet_without_library(const Wanted &wanted, double timeout_s);
   bool reaches(const char *at, size_t bytes) const;
   void check_allocated(const char *at, size_t bytes) const;
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;
@@ -123,7 +136,7 @@ class Communicator {
   void perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
-  Agreed agree(const Prepared &prepared, const Called &called, const OwnBlocks *blocks);
+  Agreed agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks);
   const Offer &offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called);
   bool tell_input(const Prepared &prepared, const Called &called) const;
   bool perform_short(const Prepared &prepared, const Agreed &agreed, const Called &called);
@@ -168,8 +181,13 @@ class Communicator {
   mutable std::mutex capturing_;           // of the next
   std::set<const void *> captured_;        // buffers of calls in graphs
   mutable std::mutex loading_;  // libraries_ changes; taken after calling_
-  uint64_t number_ = 0, agreements_ = 0;
-  bool refused_ = false;  // the last agreement has not heard all ranks
+  uint64_t coming_to_ = 0;                 // a refusal, of a call that this rank has not come to
+  unsigned long long coming_since_ = 0;    // by hccc_clock(); both of the monitor
+  std::atomic<uint64_t> refused_here_{0};  // the last refusal, from 1, of a call of this rank
+  std::atomic<bool> touching_{false};  // a call touches flags and buffers, or is about to
+  std::array<Called, RECENT> recent_;
+  uint64_t number_ = 0, agreements_ = 0;  // read by the monitor where no call is touching
+  uint64_t unheard_ = 0;  // not 0: of the last agreement not all ranks were heard, after so many refusals, from 1
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call

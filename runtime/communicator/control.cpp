@@ -22,6 +22,7 @@ Called load(const CalledWords &words) {
 
 void publish(Control &control, const Called &called) {
   const uint32_t turn = control.turn.load(std::memory_order_relaxed);
+  control.signatures[called.number % RECENT].store(called.signature, std::memory_order_relaxed);
   control.turn.store(turn + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   store(control.called, called);

@@ -41,6 +41,8 @@ struct Told {
   char text[1016];
 };
 
+// Calls of a rank that are kept: on a GPU as many may be on their way.
+constexpr size_t RECENT = 256;
 constexpr int MOST_WINDOWS = 128;  // pieces of device memory that a rank shares
 
 struct Control {
@@ -48,6 +50,7 @@ struct Control {
   std::atomic<Standing> standing;
   std::atomic<uint32_t> beat;  // grows while the rank's monitor runs
   CalledWords called;
+  std::atomic<uint64_t> signatures[RECENT];  // of the last calls, by their numbers
   Offer offers[2];
   std::atomic<uint64_t> waits;       // for a send or receive: a packed one; 0: for none
   std::atomic<uint64_t> waits_count;  // its elements

@@ -80,11 +80,12 @@ void Communicator::watch() {
     Called first = called_by(host_->control(rank_));
     uint64_t last = first.number;
     if (!gpu_->running(&first) && !telling_.load(std::memory_order_acquire)) monitor_->running.compare_exchange_strong(last, 0);
-    if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE) != 1 || failure_.code() != hcccSuccess)
+    if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE) != 1 || failure_.code() != hcccSuccess ||
+        failure_.refused())
       return;
     usleep(RECORDED_US);
     const Error why = reason_of(first);
-    HCCC_LOG(WARN, COLL, rank_, "%s", why.what());
+    if (!failure_.refused()) HCCC_LOG(WARN, COLL, rank_, "%s", why.what());
   } catch (const Error &error) {
     abort(error.code, text_of("rank %d: ", rank_) + error.what());
   }
@@ -119,7 +120,7 @@ bool Communicator::captured(const void *at, size_t bytes) const {
 void Communicator::wait_for_launches() {
   if (gpu_) gpu_->wait_for_all();
   watch();
-  check_not_lost();
+  check_not_refused(timeout_of_environment());
 }
 
 void Communicator::gpu_wait() noexcept {

@@ -78,6 +78,13 @@ void DeviceMemory::allocate() {
         reinterpret_cast<const hccc_window *>(table_ + window_at(n_ranks_, r, 0));
 }
 
+void DeviceMemory::zero_flags(long long bytes) {
+  const OnDevice on(device());
+  std::lock_guard<std::mutex> lock(mutex_);
+  check_device(hcccrtMemsetAsync(own_, 0, static_cast<size_t>(bytes), stream_), "zeroing flags");
+  check_device(hcccrtStreamSynchronize(stream_), "zeroing flags");
+}
+
 // No launch may run any more, here or at a peer that reads this memory.
 DeviceMemory::~DeviceMemory() { release(); }
 

@@ -38,6 +38,8 @@ class DeviceMemory {
   void exchange(const std::vector<Control *> &controls, bool all_here, const Continue &go_on);
   // Shares bytes of the heap; returns when every peer has mapped them. Throws Error.
   void share_with_peers(const void *pointer, size_t bytes, const Continue &go_on);
+  // Zeroes the first bytes of the own flags, which no launch touches. Throws Error.
+  void zero_flags(long long bytes);
   // Maps the memory that peers have announced. By one thread at a time. Throws Error.
   void map_shared_pieces();
 

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include <utility>
+
 #include "libraries.h"
 
 namespace hccc {
@@ -19,10 +21,47 @@ bool Failure::set(hcccResult_t code, const std::string &text) {
     text_ = text;
     code_.store(code, std::memory_order_release);
   }
+  end_launches();
+  return true;
+}
+
+void Failure::end_launches() {
   unsigned none = 0;
   __atomic_compare_exchange_n(&fault_->claimed, &none, static_cast<unsigned>(HCCC_ABORT_REQUEST), false,
                               __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+bool Failure::refuse() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (refused() || code_.load(std::memory_order_relaxed) != hcccSuccess) return false;
+  refused_.store(true, std::memory_order_seq_cst);
   return true;
+}
+
+// A failure that came meanwhile stays, and so does its fault.
+void Failure::resume(const std::string &text) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (code_.load(std::memory_order_relaxed) != hcccSuccess) return;
+  refusal_ = text;
+  shown_ = false;
+  has_refusal_.store(true, std::memory_order_release);
+  hccc_reset_fault(fault_);
+  refusals_.fetch_add(1, std::memory_order_release);
+  refused_.store(false, std::memory_order_seq_cst);
+}
+
+std::string Failure::show_refusal() {
+  if (!has_refusal()) return "";
+  std::lock_guard<std::mutex> lock(mutex_);
+  shown_ = true;
+  return refusal_;
+}
+
+std::string Failure::end_refusal() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  has_refusal_.store(false, std::memory_order_release);
+  const std::string text = std::exchange(refusal_, "");
+  return shown_ ? "" : text;
 }
 
 void Failure::suspect(hcccResult_t code, const std::string &text) {

@@ -1,4 +1,5 @@
-// failure.h: the first failure of a communicator, which all waiting calls return.
+// failure.h: the first failure of a communicator, which all waiting calls return, and a call that is
+// refused: it differs at some rank, all are told, and the communicator goes on.
 #pragma once
 
 #include <hccc/hccc.h>
@@ -24,6 +25,21 @@ class Failure {
   void suspect(hcccResult_t code, const std::string &text);
   void confirm();
 
+  // Refuses a call, until resume(). Returns whether there was no refusal yet, and no failure.
+  bool refuse();
+  // Asks running launches to leave.
+  void end_launches();
+  bool refused() const { return refused_.load(std::memory_order_seq_cst); }
+  // Ends a refusal when no launch runs any more. `text` says what was refused.
+  void resume(const std::string &text);
+  // Counts the refusals that have ended.
+  uint64_t refusals() const { return refusals_.load(std::memory_order_acquire); }
+  // Return what was refused, "": nothing, where somebody asks how the communicator is, and where a call
+  // begins: that forgets it, and returns nothing where somebody has asked.
+  std::string show_refusal();
+  std::string end_refusal();
+  bool has_refusal() const { return has_refusal_.load(std::memory_order_acquire); }
+
   hcccResult_t code() const { return code_.load(std::memory_order_acquire); }
   std::string text() const;
 
@@ -43,6 +59,10 @@ class Failure {
   hcccResult_t suspected_code_ = hcccSuccess;
   std::string suspected_text_;
   std::chrono::steady_clock::time_point suspected_at_;
+  std::atomic<bool> refused_{false}, has_refusal_{false};
+  bool shown_ = false;
+  std::atomic<uint64_t> refusals_{0};
+  std::string refusal_;
   hccc_fault own_{};
   hccc_fault *fault_ = &own_;
 };

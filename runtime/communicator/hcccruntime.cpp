@@ -31,6 +31,7 @@
 #include "network.cpp"
 #include "parts.cpp"
 #include "pieces.cpp"
+#include "refusals.cpp"
 #include "registration.cpp"
 #include "send_receive.cpp"
 #include "shared_memory.cpp"

@@ -1,6 +1,7 @@
 // host.cpp: exchange and mapping of what the ranks of a host share.
 #include "host.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -163,6 +164,11 @@ void Host::map_scratch(size_t bytes) {
     scratch.grow(std::min(scratch_bytes_, std::max(pages, 2 * scratch.bytes())));
     ranks_[r].scratch = scratch.base();
   }
+}
+
+void Host::zero_flags(long long bytes) {
+  if (device_memory_) device_memory_->zero_flags(bytes);
+  else memset(ranks_[static_cast<size_t>(rank_)].flags, 0, static_cast<size_t>(bytes));
 }
 
 // Locks nothing: threads of the parent may have held any lock as it forked.

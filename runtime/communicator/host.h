@@ -64,6 +64,8 @@ class Host {
 
   // Returns whether peers reach all of the bytes.
   bool reaches(const void *pointer, size_t bytes) const;
+  // Zeroes the first bytes of the own flags. Throws Error.
+  void zero_flags(long long bytes);
   // Maps at least so many bytes of every rank's scratch, where memory is the host's. No kernel may
   // run. Throws Error.
   void map_scratch(size_t bytes);

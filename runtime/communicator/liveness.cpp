@@ -12,6 +12,9 @@
 namespace hccc {
 namespace {
 
+constexpr int NUMBER_BITS = 40;  // of what is shown of a call
+constexpr uint64_t NUMBER = (uint64_t{1} << NUMBER_BITS) - 1;
+
 // Returns whether a process of this host is stopped, by a signal or by a debugger.
 bool stopped(int process) {
   char line[512];
@@ -24,6 +27,8 @@ bool stopped(int process) {
 }
 
 }  // namespace
+
+uint64_t shown(const Called &called) { return called.signature << NUMBER_BITS | (called.number & NUMBER); }
 
 std::string names_of(const std::vector<int> &ranks) {
   constexpr size_t MOST = 8;
@@ -70,7 +75,13 @@ bool Liveness::left(int rank) const {
 
 uint64_t Liveness::far_call(int rank) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return signs_[static_cast<size_t>(rank)].call;
+  return signs_[static_cast<size_t>(rank)].call & NUMBER;
+}
+
+bool Liveness::far_differs(int rank, const Called &own) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t call = signs_[static_cast<size_t>(rank)].call;
+  return call && (call & NUMBER) == (own.number & NUMBER) && call != shown(own);
 }
 
 // Keeps ranks that are silent for half as long as the longest: the others may be slow.

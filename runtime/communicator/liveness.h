@@ -28,6 +28,8 @@ class Liveness {
   std::string describe_silent(double seconds) const;
   // Returns the number of the last call that a rank of another host began, as far as it is known.
   uint64_t far_call(int rank) const;
+  // Returns whether that is another call than this one of the same number.
+  bool far_differs(int rank, const Called &own) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -48,6 +50,9 @@ class Liveness {
   mutable std::mutex mutex_;
   std::vector<Sign> signs_;
 };
+
+// Returns what ranks of other hosts are told of a call: its number, and a digest.
+uint64_t shown(const Called &called);
 
 // Writes ranks as `rank 3` or `ranks 1, 2 and 5`.
 std::string names_of(const std::vector<int> &ranks);

@@ -26,13 +26,13 @@ std::string elements(uint64_t count, int type) {
 }
 
 std::string with_tag(int tag) {
-  if (tag == TOLD_TAG) return " of its blocks";
+  if (tag <= TOLD_TAG) return " of its blocks";
   return tag == HCCC_ANY_TAG ? " with any tag" : text_of(" with tag %d", tag);
 }
 
 bool takes(const Message &receive, int source, int tag) {
   return (receive.peer == HCCC_ANY_SOURCE || receive.peer == source) &&
-         (receive.tag == HCCC_ANY_TAG ? tag != TOLD_TAG : receive.tag == tag);
+         (receive.tag == HCCC_ANY_TAG ? tag > TOLD_TAG : receive.tag == tag);
 }
 
 }  // namespace
@@ -75,12 +75,22 @@ Messages::Messages(const Host &host, const Registrations &registrations, const F
 
 Messages::~Messages() {
   forget();
-  for (const Early &one : early_)
-    if (one.envelope.how == How::FAR) {
-      hccc_transport_message *message;
-      memcpy(&message, one.inside.data(), sizeof message);
-      hccc_transport_free(message);
-    }
+  std::for_each(early_.begin(), early_.end(), drop);
+}
+
+void Messages::drop(const Early &early) {
+  if (early.envelope.how != How::FAR) return;
+  hccc_transport_message *message;
+  memcpy(&message, early.inside.data(), sizeof message);
+  hccc_transport_free(message);
+}
+
+void Messages::drop_told(uint64_t but) {
+  const auto kept = std::stable_partition(early_.begin(), early_.end(), [&](const Early &one) {
+    return one.envelope.tag > TOLD_TAG || one.envelope.tag == told_tag(but);
+  });
+  std::for_each(kept, early_.end(), drop);
+  early_.erase(kept, early_.end());
 }
 
 // Drops messages between hosts that a failed call has left behind.
@@ -439,8 +449,30 @@ bool Messages::gone(const Message &message) const {
   return true;
 }
 
+// Ends an exchange of an uneven call that is refused. What moves of it does not wait for other ranks.
+void Messages::withdraw(Exchange &exchange) {
+  const auto in = [&](Phase phase) {
+    return [&exchange, phase](const auto &one) { return one.in == &exchange && one.phase == phase; };
+  };
+  const unsigned long long start = hccc_clock();
+  while (std::any_of(sending_.begin(), sending_.end(), in(Phase::MOVING)) ||
+         std::any_of(receiving_.begin(), receiving_.end(), in(Phase::MOVING))) {
+    step(true);
+    if (hccc_clock() - start > REASON_NS) throw Error(hcccTimeout, "what ranks tell of an uneven call, which is refused, does not come");
+  }
+  const auto drop_waiting = [&](auto &all) {
+    for (auto &one : all)
+      if (in(Phase::WAITING)(one)) one.phase = Phase::DONE, ended(exchange);
+  };
+  drop_waiting(sending_), drop_waiting(receiving_);
+  exchange.withdrawn = true;
+  remove_done();
+}
+
 // Looks, about once a millisecond, for reasons to end: failures, ranks that have left, the deadline.
 void Messages::look(unsigned long long now, const Silent &silent) {
+  const auto told = std::find_if(exchanges_.begin(), exchanges_.end(), [](Exchange *one) { return one->told && one->open; });
+  if (failure_.refused() && told != exchanges_.end()) return withdraw(**told);
   const Message &first = first_open();
   Control &own = host_.control(rank_);
   own.waits_count.store(first.count, std::memory_order_relaxed);

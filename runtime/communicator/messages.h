@@ -18,7 +18,10 @@
 
 namespace hccc {
 
-constexpr int TOLD_TAG = -2;  // of what ranks tell each other of an uneven call; no caller has it
+// Tags of what ranks tell each other of an uneven call: this and lower ones. No caller has them, and no
+// later call: what was told of one that was refused may still come.
+constexpr int TOLD_TAG = -2;
+inline int told_tag(uint64_t number) { return TOLD_TAG - static_cast<int>(number & 0xfffffff); }
 
 // A send or a receive as its caller makes it.
 struct Message {
@@ -46,6 +49,8 @@ struct Exchange {
   size_t open = 0;               // that are not done
   unsigned long long since = 0;  // by hccc_clock(), from about when it waits
   bool done = false;
+  bool told = false;       // of an uneven call: it is withdrawn where that is refused
+  bool withdrawn = false;
 };
 
 // Threads make exchanges at once. One of them, the first that waits for its own, moves the messages
@@ -69,6 +74,8 @@ class Messages {
   void complete(Exchange &exchange, const Silent &silent);
   // Ends all exchanges of a communicator that is lost, so that no memory of theirs is touched.
   void cancel();
+  // Drops what was told of uneven calls, but of one.
+  void drop_told(uint64_t but);
 
  private:
   struct Peer {
@@ -116,6 +123,7 @@ class Messages {
   bool move(Receiving &receiving);
   bool arrived(hccc_transport_message *&far, const Message &message) const;
   void forget();
+  static void drop(const Early &early);
   bool drain(int source, bool all);
   bool drain_far();
   bool awaits(int source) const;
@@ -123,6 +131,7 @@ class Messages {
   void post(Receiving &receiving);
   void deliver(Receiving &receiving, const Envelope &envelope, const char *inside);
   void finish(Receiving &receiving);
+  void withdraw(Exchange &exchange);
   void look(unsigned long long now, const Silent &silent);
   bool gone(const Message &message) const;
   [[noreturn]] void expire(const Exchange &exchange, const std::string &silent) const;

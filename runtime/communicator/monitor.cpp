@@ -21,19 +21,13 @@
 namespace hccc {
 namespace {
 
-constexpr int PERIOD_MS = 100;
+constexpr int PERIOD_MS = 100, REFUSED_PERIOD_MS = 2;
 
 constexpr double GRACE_S = 0.8;  // after a deadline, to see who stands still
 constexpr double LEAST_SILENCE_S = 1, SILENT_PART = 0.35;  // of a deadline: a rank that is silent stands still
 constexpr double ASK_PART = 0.25, ASK_S = 1;  // of a deadline, and at most: then other hosts are asked
 constexpr double ASK_PERIOD_S = 0.2, ASK_PER_RANK_S = 0.001;  // all ask rank 0, which answers with all
 
-// A notice of a rank: why it is lost, or, with hcccSuccess, that it leaves, with its last call.
-struct Notice {
-  int32_t code;
-  char text[252];
-};
-static_assert(sizeof(Notice) <= HCCC_BOOTSTRAP_MAX_MESSAGE, "the size of a message");
 static_assert(sizeof(Called) <= sizeof(Notice::text), "a message has room for a call");
 
 // Returns a descriptor of a process, readable when it has ended, the same for all communicators
@@ -57,12 +51,13 @@ std::shared_ptr<const Descriptor> process_descriptor(int process) {
 }  // namespace
 
 Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank,
-                 std::function<void()> watch)
+                 std::function<void()> watch, Refusals::Steps steps)
     : bootstrap_(bootstrap), host_(host), failure_(failure), rank_(rank), watch_(std::move(watch)),
-      liveness_(bootstrap, host, rank), several_hosts_(host.n_near() < host.n_ranks()),
+      liveness_(bootstrap, host, rank), refusals_(bootstrap, failure, rank, host.n_ranks(), std::move(steps)),
+      several_hosts_(host.n_near() < host.n_ranks()),
       processes_(static_cast<size_t>(host.n_ranks())), left_(static_cast<size_t>(host.n_ranks())),
       last_calls_(static_cast<size_t>(host.n_ranks())),
-      knows_last_call_(static_cast<size_t>(host.n_ranks())) {
+      knows_last_call_(static_cast<size_t>(host.n_ranks())), compared_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r) && host.process(r) != getpid())
       processes_[static_cast<size_t>(r)] = process_descriptor(host.process(r));
@@ -92,7 +87,7 @@ void notify_ranks(hccc_bootstrap *bootstrap, hcccResult_t code, const std::strin
   Notice message{};
   message.code = code;
   strncpy(message.text, text.c_str(), sizeof message.text - 1);
-  hccc_bootstrap_notify(bootstrap, &message, sizeof message);
+  send(bootstrap, message);
 }
 
 void Monitor::notify(hcccResult_t code, const std::string &text) {
@@ -108,7 +103,7 @@ void Monitor::leave() {
   Notice message{};
   const Called last = called_by(own);
   memcpy(message.text, &last, sizeof last);
-  hccc_bootstrap_notify(bootstrap_, &message, sizeof message);
+  send(bootstrap_, message);
 }
 
 // Writes this rank's failure, if it has one, where the ranks of this host see it: that needs neither
@@ -143,7 +138,7 @@ void Monitor::run() {
       files.push_back({processes_[r]->get(), POLLIN, 0});
       of.push_back(static_cast<int>(r));
     }
-    poll(files.data(), files.size(), PERIOD_MS);
+    poll(files.data(), files.size(), failure_.refused() ? REFUSED_PERIOD_MS : PERIOD_MS);
     if (files[0].revents) return;
     liveness_.beat();
     read_messages();
@@ -152,6 +147,7 @@ void Monitor::run() {
       if (files[2 + k].revents) handle_departure(of[k], false);
     watch_();
     if (running.load(std::memory_order_acquire)) compare_calls();
+    refusals_.step();
     check_deadline();
     failure_.confirm();
     share_failure();
@@ -170,6 +166,10 @@ void Monitor::read_messages() {
       memcpy(&last, message.text, sizeof last);
       last.collective[sizeof last.collective - 1] = last.library[sizeof last.library - 1] = '\0';
       knows_last_call_[static_cast<size_t>(rank)] = true;
+      continue;
+    }
+    if (message.code < 0) {
+      refusals_.take(rank, message);
       continue;
     }
     message.text[sizeof message.text - 1] = '\0';
@@ -196,21 +196,69 @@ void Monitor::handle_departure(int rank, bool orderly) {
 void Monitor::compare_calls() {
   const Called own = called_by(host_.control(rank_));
   for (int r = 0; r < host_.n_ranks(); ++r) {
-    if (r == rank_ || (!host_.near(r) && !knows_last_call_[static_cast<size_t>(r)])) continue;
+    if (r == rank_) continue;
+    if (const uint64_t number = differs(r, own)) refusals_.refuse(number);
+    if (!host_.near(r) && !knows_last_call_[static_cast<size_t>(r)]) continue;
     const bool left = !host_.near(r) || host_.control(r).standing.load(std::memory_order_acquire) == Standing::LEFT;
     const Called other = host_.near(r) ? called_by(host_.control(r)) : last_calls_[static_cast<size_t>(r)];
     if (left && adopt_failure(r)) return;
     if (running.load(std::memory_order_acquire) != own.number) return;
-    std::string why;
-    if (left && other.number < own.number)
-      why = text_of("rank %d has left the communicator; its last call was ", r) + description(other);
-    else if ((several_hosts_ || host_.on_gpu()) && other.number == own.number && other.signature != own.signature)
-      why = text_of("rank %d calls ", r) + description(other);
-    else
-      continue;
-    const std::string text = why + text_of("; rank %d calls ", rank_) + description(own);
+    if (!left || other.number >= own.number) continue;
+    const std::string text = text_of("rank %d has left the communicator; its last call was ", r) + description(other) +
+                             text_of("; rank %d calls ", rank_) + description(own);
     if (failure_.set(hcccInvalidUsage, text)) notify(hcccInvalidUsage, text);
   }
+}
+
+// Returns the number of a call that is another at another rank, where the ranks do not agree on calls;
+// 0: none. A refusal that ends meanwhile has made its numbers earlier ones.
+uint64_t Monitor::differs(int rank, const Called &own) {
+  if (failure_.refused() || !(several_hosts_ || host_.on_gpu())) return 0;
+  if (!host_.near(rank)) return own.number > refusals_.settled() && liveness_.far_differs(rank, own) ? own.number : 0;
+  return differs_near(rank, &compared_[static_cast<size_t>(rank)]);
+}
+
+// Compares the calls of a rank of this host after number *compared, and moves that on. Of more than half
+// of those that are kept, the earlier may be overwritten meanwhile.
+uint64_t Monitor::differs_near(int rank, uint64_t *compared) const {
+  const Control &its = host_.control(rank), &own = host_.control(rank_);
+  const uint64_t last = std::min(called_by(own).number, called_by(its).number);
+  *compared = std::max({*compared, refusals_.settled(), last - std::min<uint64_t>(last, RECENT / 2)});
+  while (*compared < last) {
+    const size_t at = ++*compared % RECENT;
+    if (its.signatures[at].load(std::memory_order_relaxed) != own.signatures[at].load(std::memory_order_relaxed))
+      return *compared;
+  }
+  return 0;
+}
+
+void Monitor::refuse(uint64_t number) {
+  for (int r = 0; r < host_.n_ranks(); ++r) {
+    uint64_t compared = 0;
+    const uint64_t earlier = r == rank_ || !host_.near(r) ? 0 : differs_near(r, &compared);
+    if (earlier) number = std::min(number, earlier);
+  }
+  refusals_.refuse(number);
+}
+
+bool Monitor::all_call(const Called &own) {
+  if (failure_.refused()) return false;
+  liveness_.ask();
+  bool all = true;
+  for (int r = 0; r < host_.n_ranks(); ++r) {
+    if (r == rank_) continue;
+    const bool near = host_.near(r);
+    const uint64_t number = near ? called_by(host_.control(r)).number : liveness_.far_call(r);
+    uint64_t compared = 0;
+    if (near ? differs_near(r, &compared) != 0 : liveness_.far_differs(r, own) || number > own.number)
+      return refuse(own.number), false;
+    all = all && number >= own.number;
+  }
+  return all;
+}
+
+void Monitor::show(const Called &own) {
+  if (several_hosts_) hccc_bootstrap_set_state(bootstrap_, shown(own));
 }
 
 // Ends the running call at its deadline, with the ranks that stand still. The deadline is of all of
@@ -218,7 +266,7 @@ void Monitor::compare_calls() {
 void Monitor::check_deadline() {
   const uint64_t number = running.load(std::memory_order_acquire);
   const auto now = Clock::now();
-  if (several_hosts_) hccc_bootstrap_set_state(bootstrap_, called_by(host_.control(rank_)).number);
+  show(called_by(host_.control(rank_)));
   if (number != watched_) watched_ = number, since_ = asked_ = now;
   const double limit = limit_s.load(std::memory_order_relaxed);
   ask_for_messages(now);

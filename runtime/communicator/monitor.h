@@ -16,6 +16,7 @@
 #include "failure.h"
 #include "host.h"
 #include "liveness.h"
+#include "refusals.h"
 
 namespace hccc {
 
@@ -25,7 +26,8 @@ void notify_ranks(hccc_bootstrap *bootstrap, hcccResult_t code, const std::strin
 class Monitor {
  public:
   // watch: called at every turn; throws nothing.
-  Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank, std::function<void()> watch);
+  Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank, std::function<void()> watch,
+          Refusals::Steps steps);
   ~Monitor();
 
   // The number of the running call, 0 for none: calls are compared while one runs.
@@ -39,6 +41,15 @@ class Monitor {
 
   // Sends all other ranks the reason why this one aborts.
   void notify(hcccResult_t code, const std::string &text);
+  // Refuses a call at all ranks: it differs at one of them.
+  void refuse(uint64_t number);
+  // Return the number of the last call, and the agreements, before the last refusal ended.
+  uint64_t settled() const { return refusals_.settled(); }
+  uint64_t agreements() const { return refusals_.agreements(); }
+  // Returns whether all ranks make a call; refuses it where one makes another.
+  bool all_call(const Called &own);
+  // Tells ranks of other hosts which call this one makes.
+  void show(const Called &own);
   // Says that this rank leaves, and why where its communicator is lost. Its last message.
   void leave();
   // Says on whom a call waits that is not done in time; "": nobody stands out.
@@ -58,6 +69,8 @@ class Monitor {
   void ask_for_messages(std::chrono::steady_clock::time_point now);
   void handle_departure(int rank, bool orderly);
   void compare_calls();
+  uint64_t differs(int rank, const Called &own);
+  uint64_t differs_near(int rank, uint64_t *compared) const;
 
   hccc_bootstrap *bootstrap_;
   const Host &host_;
@@ -65,6 +78,7 @@ class Monitor {
   const int rank_;
   const std::function<void()> watch_;
   Liveness liveness_;
+  Refusals refusals_;
   const bool several_hosts_;
   std::mutex sharing_;  // of this rank's Told
   // Of every other process of this host; null: none, or it has ended.
@@ -72,6 +86,7 @@ class Monitor {
   std::vector<bool> left_;
   std::vector<Called> last_calls_;  // of ranks of other hosts that have left; number 0: of none
   std::vector<bool> knows_last_call_;
+  std::vector<uint64_t> compared_;  // calls of each rank of this host, up to a number
   using Clock = std::chrono::steady_clock;
   uint64_t messages_watched_ = 0;  // the same of sends and receives
   Clock::time_point messages_since_;

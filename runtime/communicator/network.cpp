@@ -111,6 +111,15 @@ void Network::connect(hccc_bootstrap *bootstrap, const Host &host, const TimeLef
 
 Network::~Network() { hccc_transport_close(transport_); }
 
+bool Network::idle(uint32_t *sent, uint32_t *received) const {
+  *sent = __atomic_load_n(&completed_, __ATOMIC_ACQUIRE);
+  hccc_transport_counters_t counters{};
+  counters.size = sizeof counters;
+  if (hccc_transport_counters(transport_, &counters)) return false;
+  *received = static_cast<uint32_t>(counters.received_transfers);
+  return *sent == __atomic_load_n(&submitted_, __ATOMIC_ACQUIRE);
+}
+
 void Network::failed(void *self, int rank, const char *message) {
   auto *of = static_cast<Network *>(self);
   const std::string text = text_of("rank %d, over the network: %s", rank, message);

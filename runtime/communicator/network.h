@@ -26,6 +26,9 @@ class Network {
 
   const hccc_proxy_ring *proxy_ring() const { return &ring_; }
   hccc_transport *transport() const { return transport_; }
+  // Returns whether all that kernels have submitted is on its way, and counts, modulo 2^32, what was
+  // sent and received.
+  bool idle(uint32_t *sent, uint32_t *received) const;
   // Wakes the transport's thread, as a call begins.
   void wake() { hccc_transport_wake(transport_); }
 

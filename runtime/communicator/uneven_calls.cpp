@@ -26,13 +26,15 @@ void Communicator::tell_hosts(const OwnBlocks &own, const Called &called, std::v
     for (int r = 0; r < n_ranks_; ++r) {
       if (r == rank_) continue;
       Message one;
-      one.sends = sends, one.exact = true, one.tag = TOLD_TAG;
+      one.sends = sends, one.exact = true, one.tag = told_tag(called.number);
       one.at = reinterpret_cast<char *>(words_of(sends ? rank_ : r));
       one.count = each, one.bytes = each * sizeof(int64_t), one.type = hcccInt64, one.peer = r;
       messages.push_back(one);
     }
+  Exchange exchange{messages.data(), messages.size(), timeout_};
+  exchange.told = true;
   try {
-    Exchange exchange{messages.data(), messages.size(), timeout_};
+    messages_->drop_told(called.number);
     messages_->begin(exchange);
     messages_->complete(exchange, [this] { return monitor_->describe_silent(timeout_); });
   } catch (const Error &error) {  // other ranks wait for this one
@@ -43,10 +45,11 @@ void Communicator::tell_hosts(const OwnBlocks &own, const Called &called, std::v
     messages_->cancel();
     fail(hcccSystemError, "no memory");
   }
-  for (int r = 0; r < n_ranks_; ++r)
-    if (static_cast<uint64_t>(*words_of(r)) != called.signature)
-      fail(hcccInvalidUsage, host_->near(r) ? difference(r, called_by(host_->control(r)), called)
-                                            : text_of("rank %d makes another call than ", r) + description(called));
+  bool alike = !exchange.withdrawn;
+  for (int r = 0; alike && r < n_ranks_; ++r) alike = static_cast<uint64_t>(*words_of(r)) == called.signature;
+  if (alike) return;
+  monitor_->refuse(called.number);
+  throw Error(hcccInvalidUsage, "");
 }
 
 // Checks the table that all ranks have made. Throws Error: at every rank, and nothing is lost.

@@ -232,10 +232,8 @@ def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
         if how == "stall":
             time.sleep(4)
             return None
-        rank.all_reduce(x[:100], x[:100])
-    else:
-        rank.all_reduce(x, x)
-        rank.all_reduce(x, x)  # does nothing, after the error
+    rank.all_reduce(x, x)
+    rank.all_reduce(x, x)  # does nothing, after the error
     lost = async_error(rank.c, 4)
     rank.wait()
     return lost
@@ -247,7 +245,6 @@ def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
         ("die", Result.REMOTE_ERROR, "rank 1 is gone"),
         ("abort", Result.ABORTED, "rank 1 has aborted"),
         ("stall", Result.TIMEOUT, "rank 1 has not started the call"),
-        ("count", Result.INVALID_USAGE, "Allreduce of 100 int32"),
     ],
 )
 def test_errors_are_seen_later(
@@ -259,6 +256,56 @@ def test_errors_are_seen_later(
     for rank in (0, 2):
         assert isinstance(found[rank], Lost), found
         assert found[rank].result is result and text in found[rank].text, found[rank].text
+
+
+def other_calls(communicator: Communicator, place: Path, blocks: Path) -> list[str]:
+    """Makes another call at one rank, several times, and right ones behind each."""
+    rank = CudaRank(communicator, place)
+    rank.c.load(blocks)
+    x, me = rank.empty(COUNT), rank.c.rank
+    stream, texts = rank.stream(), []
+
+    def uneven() -> None:
+        ones = (ctypes.c_size_t * 3)(1, 1, 1)
+        words = (x.ctypes.data, ones, None, x.ctypes.data, ones, None, TYPE_INT32)
+        result = runtime_library().call("AllToAllv", *words, rank.c._handle, stream)
+        if result:
+            raise CommunicatorError(Result(result), runtime_library().last_error())
+
+    def shorter() -> None:
+        rank.all_reduce(x[:100], x[:100], stream)
+
+    for turn, other in enumerate((shorter, uneven, shorter)):
+        with pytest.raises(CommunicatorError) as caught:
+            if me == turn:
+                other()
+            for _ in range(2):  # the second does nothing
+                rank.all_reduce(x, x, stream)
+            caught_late = async_error(rank.c, 5)
+            assert caught_late.result is Result.INVALID_USAGE
+            rank.c.check()
+        texts.append(caught.value.text)
+        rank.wait(stream)
+        for _ in range(3):
+            x[:] = me
+            rank.all_reduce(x, x, stream)
+            rank.wait(stream)
+            assert (x == 3).all()
+        assert rank.c.error is Result.SUCCESS
+    return texts
+
+
+@pytest.mark.parametrize("has", ["vmm descriptor", ""])
+def test_another_call_at_one_rank_costs_nothing(
+    runtime: Path, sums: Path, blocks: Path, has: str
+) -> None:
+    environment = cuda.environment(runtime, has)
+    found = run(3, other_calls, sums, blocks, environment=environment)
+    assert found[0] == found[1] == found[2]
+    for text, said in zip(
+        found[0], ("of 100 int32", "Alltoallv of int32", "of 100 int32"), strict=True
+    ):
+        assert said in text and f"Allreduce of {COUNT} int32 (sum) in place" in text, text
 
 
 def one_call(communicator: Communicator, place: Path) -> bool:

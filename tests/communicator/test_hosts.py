@@ -22,11 +22,13 @@ from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.conftest import Library
-from tests.communicator.test_faults import wait_until_joined
+from tests.communicator.test_faults import OTHERS, _nothing, _sum, wait_until_joined
 from tests.communicator.test_uneven import differing, random_calls
 from tests.communicator.world import Lost, loaded, start
 from tests.emit import plans
+from tests.marks import slow
 
+NO_MAKER = {"HCCC_STANDARD": "1", "HCCC_COMMAND": "/nowhere/hccc"}
 HOSTS = {"UCX_TLS": "tcp,self", "HCCC_NETWORK": "lo"}  # as between hosts
 
 
@@ -46,6 +48,12 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     api.write(api.compile(program, Options(tune="off")), place)
     built(place, ["float32", "int32"], ["sum", "max"])
     return place
+
+
+@pytest.fixture(scope="session")
+def four(library: Library) -> Path:
+    """Builds an AllReduce of four ranks of one host."""
+    return library(plans.compiled(plans.mesh_allreduce(4)))
 
 
 def on_hosts(rank: int) -> dict[str, str]:
@@ -118,22 +126,89 @@ def test_no_receive_takes_what_an_uneven_call_tells(blocks_apart: Path) -> None:
     assert found == {0: -1, 1: -1, 2: -1, 3: 2}
 
 
-def other_host(communicator: Communicator, *places: Path) -> None:
-    c, ones = loaded(communicator, *places), [1] * 4
-    c.set_timeout(3)
-    x = np.ones(4, np.int32)
-    if c.rank == 3:
+def other_host(communicator: Communicator, *places: Path) -> list[str]:
+    """Makes even and uneven calls at once, one rank's the other, and right calls behind them."""
+    c = loaded(communicator, *places)
+    x, ones = np.empty(4, np.int32), [1] * 4
+    texts = []
+    for turn in range(4):
+        with pytest.raises(CommunicatorError) as caught:
+            if (c.rank == turn) == (turn % 2 == 0):
+                c.all_reduce(x)
+            else:
+                c.all_to_all_v(x, x.copy(), ones, ones)
+        assert c.error is Result.SUCCESS
+        texts.append(caught.value.text)
+        x[:] = 10 * c.rank + np.arange(4)
+        got = np.empty(4, np.int32)
+        c.all_to_all_v(x, got, ones, ones)
+        assert (got == 10 * np.arange(4) + c.rank).all()
         c.all_reduce(x)
-    else:
-        c.all_to_all_v(x, x.copy(), ones, ones)
+        assert (x == 60 + 4 * np.arange(4)).all()
+    return texts
 
 
 @pytest.mark.slow
 def test_a_rank_that_calls_something_else(blocks_apart: Path, apart: Path) -> None:
     found = start(4, other_host, blocks_apart, apart, of_rank=on_hosts).outcomes()
-    assert all(isinstance(lost, Lost) for lost in found.values())
-    assert "rank 3 calls Allreduce of 4 int32" in found[2].text, found
-    assert "Alltoallv of int32" in found[0].text
+    assert len({tuple(texts) for texts in found.values()}) == 1, found
+    for text in found[0]:
+        assert "calls Allreduce of 4 int32" in text and "calls Alltoallv of int32" in text, text
+
+
+def other_calls(communicator: Communicator, place: Path) -> list[str]:
+    """Makes another call at one rank, several times, and right ones behind each. A call of nothing
+    has not to wait for others: its rank is told by its next one."""
+    c = loaded(communicator, place)
+    x = c.empty(70_001)
+    texts = []
+    for turn, other in enumerate((*OTHERS, _nothing)):
+        if mine := c.rank == turn and other is _nothing:
+            c.all_reduce(x[:0])
+        with pytest.raises(CommunicatorError) as caught:
+            (other if c.rank == turn and not mine else _sum)(c, x)
+        assert c.error is Result.SUCCESS and caught.value.result is Result.INVALID_USAGE
+        texts.append(caught.value.text)
+        for _ in range(3):
+            x[:] = c.rank
+            c.all_reduce(x)
+            assert (x == 6).all()
+    return texts
+
+
+def test_another_call_at_one_rank_costs_nothing(apart: Path) -> None:
+    found = start(4, other_calls, apart, of_rank=on_hosts).outcomes()
+    assert len({tuple(texts) for texts in found.values()}) == 1, found
+    for text, said in zip(found[0], (*OTHERS.values(), "of 0 float32"), strict=True):
+        assert said in text and "Allreduce of 70001 float32 (sum)" in text, text
+
+
+def without_library(communicator: Communicator, place: Path) -> list[str]:
+    """Makes a call that has no library at one rank, where the others' call has one."""
+    c = loaded(communicator, place)
+    x, texts = c.empty(10), []
+    for turn in (3, 0):
+        with pytest.raises(CommunicatorError) as caught:
+            if c.rank == turn:
+                c.all_gather(x, np.empty(40, np.float32))
+            else:
+                c.all_reduce(x)
+        assert c.error is Result.SUCCESS
+        texts.append(caught.value.text)
+        x[:] = c.rank
+        c.all_reduce(x)
+        assert (x == 6).all()
+    return texts
+
+
+@pytest.mark.parametrize("hosts", [1, slow(2)])
+def test_a_rank_whose_call_has_no_library(hosts: int, four: Path, apart: Path) -> None:
+    place, of_rank = (apart, on_hosts) if hosts == 2 else (four, lambda rank: {})
+    found = start(4, without_library, place, environment=NO_MAKER, of_rank=of_rank).outcomes()
+    for texts in found.values():
+        for text in texts:
+            assert "calls Allgather of 10 float32 by no library yet" in text, text
+            assert "calls Allreduce of 10 float32 (sum) in place by" in text, text
 
 
 def listening(pid: int | str = "self") -> set[tuple[str, int]]:
