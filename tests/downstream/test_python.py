@@ -31,7 +31,7 @@ print(m.__file__)
 
 @pytest.fixture(autouse=True)
 def _compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling is most of what these take; unasked, CMake optimises."""
+    """Has CMake not optimise, as it does unasked: compiling is most of what these take."""
     monkeypatch.setenv("CMAKE_BUILD_TYPE", "Debug")
 
 
