@@ -635,15 +635,15 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
   const Telling telling(telling_);
   const unsigned long long start = hccc_clock();
   // What this rank has told two calls ago is read by ranks that have not told of the call after it.
-  const uint64_t unheard = failure_.refusals() + 1;
-  for (int r = 0; unheard_ == unheard && r < n_ranks_; ++r) offer_of(r, agreements_, start, called);
+  const uint64_t unmet = failure_.refusals() + 1;
+  for (int r = 0; unmet_ == unmet && r < n_ranks_; ++r) offer_of(r, agreements_, start, called);
   const uint64_t turn = agreements_ = std::max(agreements_, monitor_->agreements()) + 1;
   Offer &own = host_->control(rank_).offers[turn % 2];
   store(own.called, called);
   if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
   found.inputs = prepared && !blocks && tell_input(*prepared, called);
   own.turn.store(turn << 2 | uint64_t{found.inputs} << 1 | copied, std::memory_order_release);
-  unheard_ = unheard;
+  unmet_ = unmet;
   for (int r = 0; r < n_ranks_; ++r) {
     const Offer &offer = offer_of(r, turn, start, called);
     const uint64_t there = offer.turn.load(std::memory_order_relaxed);
@@ -655,7 +655,7 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
     const int64_t *its = host_->told_by(r, turn);
     std::copy(its, its + each, &found.told[each * static_cast<size_t>(r)]);
   }
-  unheard_ = 0;
+  unmet_ = 0;
   return found;
 }
 

@@ -187,7 +187,7 @@ class Communicator {
   std::atomic<bool> touching_{false};  // a call touches flags and buffers, or is about to
   std::array<Called, RECENT> recent_;
   uint64_t number_ = 0, agreements_ = 0;  // read by the monitor where no call is touching
-  uint64_t unheard_ = 0;  // not 0: of the last agreement not all ranks were heard, after so many refusals, from 1
+  uint64_t unmet_ = 0;  // not 0: of the last agreement not all ranks were met, after so many refusals, from 1
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call
