@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,17 @@ def alltoall(n: int, **options: int) -> Program:
     """Makes an AllToAll of one transfer a pair."""
     rows = [(s, (s + k) % n, k, s * n + (s + k) % n, 4, 0) for k in range(1, n) for s in range(n)]
     return program("a2a", OpType.ALLTOALL, n, rows, chunks=n * n, **options)
+
+
+def direct_reducescatter(n: int, **options: int) -> Program:
+    """Makes a ReduceScatter: each rank reduces its chunk from all others."""
+    rows = [((r + k) % n, r, k - 1, r, 3, 1) for k in range(1, n) for r in range(n)]
+    return program("scatter", OpType.REDUCESCATTER, n, rows, **options)
+
+
+def uneven(p: Program) -> Program:
+    """Returns the program for blocks that have lengths of their own."""
+    return replace(p, name=f"{p.name}_v", collective=replace(p.collective, uneven=True))
 
 
 def compiled(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ import pytest
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit import directory
-from hccc.emit.targets import CUDA
+from hccc.emit.targets import CUDA, HIP
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import UNEVEN, Collective, OpType, block_count
 from hccc.ir.plan import Plan
-from hccc.ir.uneven import BlockTable
+from hccc.ir.uneven import RECEIVE, SEND, BlockTable, placed
 from hccc.runtime.abi import (
     CallRecord,
     CommRecord,
@@ -39,7 +40,10 @@ from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.fault import WaitKind
 from hccc.runtime.layout import shape_of
 from hccc.runtime.recording import recording
+from hccc.testing.grow import Choose, grow
+from hccc.testing.judge import drawn_call, expected_of, inputs_of
 from tests.emit import plans
+from tests.runtime import gpu_text
 from tests.runtime.handwritten import PROGRAMS
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
@@ -84,8 +88,8 @@ class GpuRanks:
 
     op = "sum"
 
-    def __init__(self, library: ctypes.CDLL, plan: Plan = PLAN) -> None:
-        self.name, shape = plan.name, shape_of(plan)
+    def __init__(self, library: ctypes.CDLL, plan: Plan = PLAN, kind: str = "cuda_int32") -> None:
+        self.name, self.kind, shape = plan.name, kind, shape_of(plan)
         self.library, self.fault, self.window = library, FaultRecord(), all_memory()
         self.record = Record.in_dll(library, "fake_record")
         self.flags = [aligned_zeros(shape.flag_bytes) for _ in range(4)]
@@ -108,7 +112,7 @@ class GpuRanks:
         call = CallRecord.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
         for name, value in fields.items():
             setattr(comm if hasattr(comm, name) and name != "size" else call, name, value)
-        entry = self.library[f"{self.name}_cuda_int32_{self.op}"]
+        entry = self.library[f"{self.name}_{self.kind}_{self.op}"]
         return int(entry(ctypes.byref(comm), ctypes.byref(call), ctypes.c_void_p(STREAM)))
 
     def right(self, ranks: Sequence[int] = range(4)) -> bool:
@@ -365,6 +369,39 @@ def test_blocks_with_lengths_of_their_own(tmp_path: Path) -> None:
         assert world.launch(count=count, in_place=in_place, blocks=words.ctypes.data) == OK
         for rank in range(4):
             assert np.array_equal(world.outputs[rank], want[rank]), (rank, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", sorted(UNEVEN))
+def test_texts_for_amd_move_blocks_of_any_length(op: OpType, tmp_path: Path) -> None:
+    """With gaps between blocks that must stay as they were."""
+    rng = Random(sorted(UNEVEN).index(op))
+    choose: Choose = lambda bound: rng.randint(0, bound)  # noqa: E731
+    c = Collective(op, 4, block_count(op, 4) * 2, 0, uneven=True)
+    plan = driver.compile_program(grow(c, choose), Options()).plan
+    dtype = "int32" if plan.reduces else "uint32"
+    library = gpu_text.built(plan, HIP, dtype, "sum", tmp_path)
+    world = GpuRanks(ctypes.CDLL(str(library)), plan, f"hip_{dtype}")
+    scratch = [aligned_zeros(shape_of(plan).scratch_bytes(COUNT, 4)) for _ in range(4)]
+    for record, one in zip(world.ranks, scratch, strict=True):
+        record.scratch = one.ctypes.data
+    for _ in range(12):
+        call = replace(drawn_call(plan, choose), op="sum", in_place=False)
+        table, x = call.blocks, inputs_of(c, call)
+        assert table is not None
+        want = expected_of(c, call, x)
+        sent = [placed(table, r, SEND, a, call.count).astype(np.int32) for r, a in enumerate(x)]
+        got = [np.full(int(table.sizes[r, RECEIVE]) + 1, -7, np.int32) for r in range(4)]
+        for local, a, b in zip(world.local, sent, got, strict=True):
+            local.input, local.output = a.ctypes.data, b.ctypes.data
+        words = np.ascontiguousarray(table.words())
+        how = {"micro_batch_bytes": call.micro_batch, "window": call.window or 0}
+        assert world.launch(count=call.count, blocks=words.ctypes.data, **how) == OK
+        for r in range(4):
+            image = np.full_like(got[r], -7)
+            for i, (_, first, length) in enumerate(table.spans(r, RECEIVE)):
+                image[first : first + length] = want[r][i * call.count :][:length]
+            assert np.array_equal(got[r], image), (r, call)
 
 
 @pytest.mark.slow

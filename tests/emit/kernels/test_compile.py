@@ -25,6 +25,8 @@ CASES: dict[str, Plan] = {
     "allgather": plans.compiled(plans.ring_allgather(5)),
     "alltoall": plans.compiled(plans.alltoall(4)),
     "broadcast": plans.compiled(plans.broadcast(4)),
+    "alltoallv": plans.compiled(plans.uneven(plans.alltoall(4))),
+    "reducescatterv": plans.compiled(plans.uneven(plans.direct_reducescatter(4))),
 }
 
 
@@ -92,8 +94,11 @@ def test_other_reductions(op: str, tmp_path: Path, cxx: str) -> None:
     assert world.wrong(Pattern(plan.collective, "bfloat16", op, 777)) == 0
 
 
+GPUS = ["ring", "staged_ring", "alltoall", "alltoallv", "reducescatterv"]
+
+
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
+@pytest.mark.parametrize("case", GPUS)
 def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> None:
     place = written(CASES[case], tmp_path / "k")
     name = CASES[case].name
@@ -103,7 +108,7 @@ def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> N
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
+@pytest.mark.parametrize("case", GPUS)
 def test_clang_compiles_for_amd(case: str, tmp_path: Path, hip: str) -> None:
     place = written(CASES[case], tmp_path / "k")
     device = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc"]
