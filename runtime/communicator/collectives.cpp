@@ -48,14 +48,19 @@ Wanted wanted(const char *collective, const void *send, void *receive, size_t co
   return made;
 }
 
-// Makes an uneven call. row: returns the blocks of the send (0) or the receive buffer (1), of so many
-// ranks.
+// Makes an uneven call. row: returns the blocks of the send (0) or the receive buffer (1), given what
+// makes a row of a caller's lengths and places.
 template <class Row>
 hcccResult_t call_blocks(Wanted wanted, const Row &row, hcccComm_t comm, void *stream) {
   return caught(comm, [&] {
     check(comm);
-    const int n = comm->of.n_ranks();
-    wanted.blocks = std::make_shared<const OwnBlocks>(OwnBlocks{row(0, n), row(1, n)});
+    const auto read = [&](const size_t *lengths, const size_t *places, const char *buffer) {
+      const auto numbers = [&](const size_t *at) {
+        return comm->of.numbers(wanted.collective, at, comm->of.n_ranks(), stream);
+      };
+      return row_of(numbers(lengths), numbers(places), buffer);
+    };
+    wanted.blocks = std::make_shared<const OwnBlocks>(OwnBlocks{row(0, read), row(1, read)});
     begin(wanted, comm, stream);
   });
 }
@@ -113,8 +118,8 @@ HCCC_API hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count
 HCCC_API hcccResult_t hcccAllGatherv(const void *send, size_t send_count, void *receive, const size_t *receive_counts,
                                      const size_t *places, hcccDataType_t type, hcccComm_t comm, void *stream) {
   return hccc::call_blocks(hccc::wanted("Allgatherv", send, receive, send_count, type, 0, -1),
-                           [&](int which, int n) {
-                             return which ? hccc::row_of(receive_counts, places, n, "receive") : hccc::row_of(send_count);
+                           [&](int which, const auto &read) {
+                             return which ? read(receive_counts, places, "receive") : hccc::row_of(send_count);
                            },
                            comm, stream);
 }
@@ -122,9 +127,10 @@ HCCC_API hcccResult_t hcccAllGatherv(const void *send, size_t send_count, void *
 HCCC_API hcccResult_t hcccReduceScatterv(const void *send, const size_t *counts, const size_t *places, void *receive,
                                          hcccDataType_t type, hcccRedOp_t op, hcccComm_t comm, void *stream) {
   return hccc::call_blocks(hccc::wanted("Reducescatterv", send, receive, 0, type, op, -1),
-                           [&](int which, int n) {
-                             const hccc::BlockRow all = hccc::row_of(counts, places, n, "send");
-                             return which ? hccc::row_of(counts[comm->of.rank()]) : all;
+                           [&](int which, const auto &read) {
+                             const hccc::BlockRow all = read(counts, places, "send");
+                             if (!which) return all;
+                             return hccc::row_of(static_cast<size_t>(all.lengths[static_cast<size_t>(comm->of.rank())]));
                            },
                            comm, stream);
 }
@@ -133,10 +139,10 @@ HCCC_API hcccResult_t hcccGatherv(const void *send, size_t send_count, void *rec
                                   const size_t *places, hcccDataType_t type, int root, hcccComm_t comm,
                                   void *stream) {
   return hccc::call_blocks(hccc::wanted("Gatherv", send, receive, send_count, type, 0, root),
-                           [&](int which, int n) {
+                           [&](int which, const auto &read) {
                              if (!which) return hccc::row_of(send_count);
                              if (comm->of.rank() != root) return hccc::BlockRow();
-                             return hccc::row_of(receive_counts, places, n, "receive");
+                             return read(receive_counts, places, "receive");
                            },
                            comm, stream);
 }
@@ -145,10 +151,10 @@ HCCC_API hcccResult_t hcccScatterv(const void *send, const size_t *send_counts, 
                                    size_t receive_count, hcccDataType_t type, int root, hcccComm_t comm,
                                    void *stream) {
   return hccc::call_blocks(hccc::wanted("Scatterv", send, receive, receive_count, type, 0, root),
-                           [&](int which, int n) {
+                           [&](int which, const auto &read) {
                              if (which) return hccc::row_of(receive_count);
                              if (comm->of.rank() != root) return hccc::BlockRow();
-                             return hccc::row_of(send_counts, places, n, "send");
+                             return read(send_counts, places, "send");
                            },
                            comm, stream);
 }
@@ -157,9 +163,9 @@ HCCC_API hcccResult_t hcccAllToAllv(const void *send, const size_t *send_counts,
                                     void *receive, const size_t *receive_counts, const size_t *receive_places,
                                     hcccDataType_t type, hcccComm_t comm, void *stream) {
   return hccc::call_blocks(hccc::wanted("Alltoallv", send, receive, 0, type, 0, -1),
-                           [&](int which, int n) {
-                             return which ? hccc::row_of(receive_counts, receive_places, n, "receive")
-                                          : hccc::row_of(send_counts, send_places, n, "send");
+                           [&](int which, const auto &read) {
+                             return which ? read(receive_counts, receive_places, "receive")
+                                          : read(send_counts, send_places, "send");
                            },
                            comm, stream);
 }

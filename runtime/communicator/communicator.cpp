@@ -428,9 +428,7 @@ Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Setting
 
 // The same for an uneven call. Its plan is chosen when the lengths of all ranks are known.
 Communicator::Prepared Communicator::prepare_blocks(const Wanted &wanted) const {
-  if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream)))
-    throw Error(hcccInvalidUsage, text_of("%s cannot be captured in a graph: the host compares the lengths of all ranks",
-                                          wanted.collective));
+  check_not_captured(wanted.collective, wanted.stream);
   const Library &library = libraries_.fit(wanted);
   const Buffers buffers = buffers_of_blocks(wanted);
   if (gpu_) gpu_->check_buffers(buffers);
@@ -441,6 +439,21 @@ Communicator::Prepared Communicator::prepare_blocks(const Wanted &wanted) const 
   // A block that only moves, and stays where it is, is copied over itself.
   const bool changes = library.description().reduces || !strcmp(wanted.collective, "Alltoallv");
   return {&library, buffers, false, in_place && changes, 0};
+}
+
+void Communicator::check_not_captured(const char *collective, void *stream) const {
+  if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(stream)))
+    throw Error(hcccInvalidUsage, text_of("%s cannot be captured in a graph: the host compares the lengths of all ranks",
+                                          collective));
+}
+
+Numbers Communicator::numbers(const char *collective, const size_t *at, int n, void *stream) const {
+  if (!at) return {};
+  if (!gpu_ || !gpu_->holds(at)) return std::vector<size_t>(at, at + n);
+  check_not_captured(collective, stream);
+  std::vector<size_t> made(static_cast<size_t>(n));
+  gpu_->fetch(made.data(), at, made.size() * sizeof(size_t), static_cast<hcccrtStream_t>(stream));
+  return made;
 }
 
 // Returns whether peers reach all of a buffer. Throws Error where it lies in the heap, but in no

@@ -52,6 +52,9 @@ class Communicator {
   void check(const Wanted &wanted, const Settings &settings) const;
   // Makes a collective call; returns when this rank's part is done. Throws Error.
   void call(const Wanted &wanted, const Settings &settings);
+  // Reads numbers of an uneven call, wherever they lie: those in memory of the GPU when its stream comes
+  // to the call, which waits for that. Null stays null. Throws Error.
+  Numbers numbers(const char *collective, const size_t *at, int n, void *stream) const;
   // Checks a send or receive. Throws Error.
   void check(const Message &message) const;
   // Begins sends and receives, which go on together, in the order of these calls. Throws Error.
@@ -132,6 +135,7 @@ class Communicator {
   void check_allocated(const char *at, size_t bytes) const;
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;
   Prepared prepare_blocks(const Wanted &wanted) const;
+  void check_not_captured(const char *collective, void *stream) const;
   void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
   void perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;

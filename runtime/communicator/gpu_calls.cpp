@@ -56,6 +56,19 @@ void GpuCalls::check_buffers(const Buffers &buffers) const {
   }
 }
 
+bool GpuCalls::holds(const void *at) const {
+  hcccrtPointerAttributes found;
+  const hcccrtError_t error = hcccrtPointerGetAttributes(&found, at);
+  if (error) hcccrtGetLastError();
+  return !error && (found.type == hcccrtMemoryTypeDevice || found.type == hcccrtMemoryTypeManaged);
+}
+
+void GpuCalls::fetch(void *to, const void *from, size_t bytes, hcccrtStream_t stream) const {
+  const OnDevice on(device_);
+  copy(to, from, bytes, stream);
+  check_device(hcccrtStreamSynchronize(stream), "waiting for a stream");
+}
+
 // Returns whether a stream is being captured: it then has no launches to wait for.
 bool GpuCalls::captures(hcccrtStream_t stream) const {
   hcccrtStreamCaptureStatus_t status = hcccrtStreamCaptureStatusNone;

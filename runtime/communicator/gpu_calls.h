@@ -46,6 +46,10 @@ class GpuCalls {
   const long long *on_device(const std::vector<long long> &table, hcccrtStream_t stream);
   // Copies the input of a call in place, to run it out of place. Throws Error.
   Buffers apart(const Buffers &given, hcccrtStream_t stream);
+  // Returns whether an array lies in memory of a device.
+  bool holds(const void *at) const;
+  // Copies memory of a device to the host, when a stream comes to that, and waits. Throws Error.
+  void fetch(void *to, const void *from, size_t bytes, hcccrtStream_t stream) const;
   // Returns whether a stream is being captured into a graph.
   bool captures(hcccrtStream_t stream) const;
 

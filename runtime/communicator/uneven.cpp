@@ -31,9 +31,9 @@ std::vector<Span> spans_of(const BlockRow &row, const char *base, int size) {
   return made;
 }
 
-int64_t taken(size_t number, const char *what, const char *buffer, int block) {
+int64_t taken(size_t number, const char *what, const char *buffer, size_t block) {
   if (number >= static_cast<size_t>(MOST_ELEMENTS))
-    throw Error(hcccInvalidArgument, text_of("the %s of block %d of the %s buffer is %zu elements, too many, or negative",
+    throw Error(hcccInvalidArgument, text_of("the %s of block %zu of the %s buffer is %zu elements, too many, or negative",
                                              what, block, buffer, number));
   return static_cast<int64_t>(number);
 }
@@ -64,13 +64,13 @@ BlockRow BlockRow::packed() const {
   return made;
 }
 
-BlockRow row_of(const size_t *lengths, const size_t *places, int n, const char *buffer) {
+BlockRow row_of(const Numbers &lengths, const Numbers &places, const char *buffer) {
   if (!lengths) throw Error(hcccInvalidArgument, text_of("the lengths of the blocks of the %s buffer are null", buffer));
   BlockRow made;
   int64_t sum = 0;
-  for (int k = 0; k < n; ++k) {
-    made.lengths.push_back(taken(lengths[k], "length", buffer, k));
-    made.places.push_back(places && made.lengths.back() ? taken(places[k], "place", buffer, k) : 0);
+  for (size_t k = 0; k < lengths->size(); ++k) {
+    made.lengths.push_back(taken((*lengths)[k], "length", buffer, k));
+    made.places.push_back(places && made.lengths.back() ? taken((*places)[k], "place", buffer, k) : 0);
     sum = std::min(sum, MOST_ELEMENTS) + made.lengths.back();
     if (sum >= MOST_ELEMENTS || made.places.back() + made.lengths.back() >= MOST_ELEMENTS)
       throw Error(hcccInvalidArgument, text_of("the blocks of the %s buffer have too many elements", buffer));
@@ -78,7 +78,7 @@ BlockRow row_of(const size_t *lengths, const size_t *places, int n, const char *
   return places ? made : made.packed();
 }
 
-BlockRow row_of(size_t length) { return row_of(&length, nullptr, 1, "own"); }
+BlockRow row_of(size_t length) { return row_of(std::vector<size_t>{length}, {}, "own"); }
 
 bool overlaps_in_place(const OwnBlocks &own, const char *send, const char *receive, int size, int rank) {
   const std::vector<Span> in = spans_of(own.receive, receive, size), out = spans_of(own.send, send, size);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,11 @@ struct OwnBlocks {
   BlockRow send, receive;
 };
 
-// Returns the row of a caller's numbers; places null: one block after another. Throws Error.
-BlockRow row_of(const size_t *lengths, const size_t *places, int n, const char *buffer);
+// Lengths or places as a caller gives them; none: null.
+using Numbers = std::optional<std::vector<size_t>>;
+
+// Returns the row of a caller's numbers; without places: one block after another. Throws Error.
+BlockRow row_of(const Numbers &lengths, const Numbers &places, const char *buffer);
 BlockRow row_of(size_t length);
 
 // Returns whether received blocks overlap sent ones, as they do in place. Throws Error where they

@@ -8,6 +8,8 @@ from itertools import accumulate
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from hccc.base.diagnostics import fail
 from hccc.ir.op_type import OpType
 from hccc.ir.uneven import BlockTable
@@ -18,10 +20,11 @@ from hccc.runtime.communicator.buffers import (
 )
 from hccc.runtime.communicator.errors import check
 from hccc.runtime.communicator.premul import PremulSum, word_of
-from hccc.runtime.communicator.rank import CommunicatorRank
+from hccc.runtime.communicator.rank import CommunicatorRank, handle_of
 from hccc.runtime.communicator.runtime_library import library
-from hccc.runtime.device.arrays import ArrayBuffer
-from hccc.runtime.device.stream import Stream
+from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
+from hccc.runtime.device.device_layer import library as device_library
+from hccc.runtime.device.stream import Stream, on_platform, value_of
 from hccc.runtime.layout import DTYPES
 
 _NAMES = {
@@ -32,6 +35,7 @@ _NAMES = {
     OpType.ALLTOALL: "AllToAllv",
 }
 _Stream = Stream | int | None
+Lengths = Sequence[int] | Any  # numbers, or an array of them
 _Row = tuple[Any, Any]  # arrays of C: lengths and places; None: there are none
 
 
@@ -39,21 +43,23 @@ class UnevenCollectives(CommunicatorRank):
     """Collectives of blocks with lengths of their own, in elements, zero too.
 
     lengths: of the blocks of the longer buffer, in the order of ranks; places: where each begins,
-    in elements; by default one follows another. Ranks compare lengths before anything moves: where
-    two differ about a block, all raise CommunicatorError, and the communicator stays usable.
+    in elements; by default one follows another. Either may be an array, on a GPU also one in memory
+    of the device: the call then waits until its stream has come to it. Ranks compare lengths before
+    anything moves: where two differ about a block, all raise CommunicatorError, and the
+    communicator stays usable.
     """
 
     def all_gather_v(
         self,
         send: Any,
         receive: Any,
-        lengths: Sequence[int],
-        places: Sequence[int] | None = None,
+        lengths: Lengths,
+        places: Lengths | None = None,
         stream: _Stream = None,
     ) -> None:
         """Gathers all `send` at every rank."""
         s, r = self._pair("AllGatherv", send, receive)
-        row = _row("AllGatherv", "receive", r, self.n_ranks, lengths, places)
+        row = self._row("AllGatherv", "receive", r, lengths, places, stream)
         words = (_address(s), _elements(s), _address(r), *row)
         self._uneven("AllGatherv", words, s, r, stream)
 
@@ -61,16 +67,16 @@ class UnevenCollectives(CommunicatorRank):
         self,
         send: Any,
         receive: Any,
-        lengths: Sequence[int],
+        lengths: Lengths,
         op: str | PremulSum = "sum",
-        places: Sequence[int] | None = None,
+        places: Lengths | None = None,
         stream: _Stream = None,
     ) -> None:
         """Reduces block r of all `send` into rank r. lengths: the same at all ranks."""
         name = "ReduceScatterv"
         s, r = self._pair(name, send, receive)
-        row = _row(name, "send", s, self.n_ranks, lengths, places)
-        _row(name, "receive", r, 1, [lengths[self.rank]], None)
+        row = self._row(name, "send", s, lengths, places, stream)
+        _row(name, "receive", r, 1, [row[0][self.rank]], None)
         words = (_address(s), *row, _address(r))
         self._uneven(name, words, s, r, stream, word_of(op))
 
@@ -78,14 +84,14 @@ class UnevenCollectives(CommunicatorRank):
         self,
         send: Any,
         receive: Any,
-        lengths: Sequence[int] | None,
+        lengths: Lengths | None,
         root: int,
-        places: Sequence[int] | None = None,
+        places: Lengths | None = None,
         stream: _Stream = None,
     ) -> None:
         """Gathers all `send` at the root. receive, lengths: None at other ranks."""
         s, r = self._pair("Gatherv", send, receive)
-        row = _row("Gatherv", "receive", r, self.n_ranks, lengths, places)
+        row = self._row("Gatherv", "receive", r, lengths, places, stream)
         words = (_address(s), _elements(s), _address(r), *row)
         self._uneven("Gatherv", words, s, r, stream, root)
 
@@ -93,14 +99,14 @@ class UnevenCollectives(CommunicatorRank):
         self,
         send: Any,
         receive: Any,
-        lengths: Sequence[int] | None,
+        lengths: Lengths | None,
         root: int,
-        places: Sequence[int] | None = None,
+        places: Lengths | None = None,
         stream: _Stream = None,
     ) -> None:
         """Copies block r of the root's `send` to rank r. send, lengths: None at other ranks."""
         s, r = self._pair("Scatterv", send, receive)
-        row = _row("Scatterv", "send", s, self.n_ranks, lengths, places)
+        row = self._row("Scatterv", "send", s, lengths, places, stream)
         words = (_address(s), *row, _address(r), _elements(r))
         self._uneven("Scatterv", words, s, r, stream, root)
 
@@ -108,17 +114,17 @@ class UnevenCollectives(CommunicatorRank):
         self,
         send: Any,
         receive: Any,
-        send_lengths: Sequence[int],
-        receive_lengths: Sequence[int],
-        send_places: Sequence[int] | None = None,
-        receive_places: Sequence[int] | None = None,
+        send_lengths: Lengths,
+        receive_lengths: Lengths,
+        send_places: Lengths | None = None,
+        receive_places: Lengths | None = None,
         stream: _Stream = None,
     ) -> None:
         """Sends block r of every `send` to rank r, which receives in the order of ranks."""
-        name, n = "AllToAllv", self.n_ranks
+        name = "AllToAllv"
         s, r = self._pair(name, send, receive)
-        out = _row(name, "send", s, n, send_lengths, send_places)
-        back = _row(name, "receive", r, n, receive_lengths, receive_places)
+        out = self._row(name, "send", s, send_lengths, send_places, stream)
+        back = self._row(name, "receive", r, receive_lengths, receive_places, stream)
         self._uneven(name, (_address(s), *out, _address(r), *back), s, r, stream)
 
     def prepared_blocks(
@@ -167,6 +173,39 @@ class UnevenCollectives(CommunicatorRank):
             numbers(*(at - first for _, at, _ in spans)),
         )
 
+    def _row(
+        self,
+        name: str,
+        which: str,
+        buffer: ArrayBuffer | None,
+        lengths: Lengths | None,
+        places: Lengths | None,
+        stream: _Stream,
+    ) -> _Row:
+        """Converts the lengths and places of a buffer's blocks, as `_row`, wherever they lie."""
+        if self.platform != "cpu":
+            lengths = self._fetched(name, "lengths", lengths, stream)
+            places = self._fetched(name, "places", places, stream)
+        return _row(name, which, buffer, self.n_ranks, lengths, places)
+
+    def _fetched(self, name: str, which: str, given: Any, stream: _Stream) -> Any:
+        """Returns numbers that lie in memory of the device as an array of the host, which the
+        stream has come to; others as they are."""
+        if given is None or isinstance(given, (Sequence, np.ndarray)):
+            return given
+        there = buffer_of(given)
+        if there.platform == "cpu":
+            return given
+        buffer_on(self.platform, name, which, given)
+        made = np.empty(there.elements, DTYPES[there.dtype])
+        queue = None if stream is None else handle_of(stream)
+        with on_platform(self.platform):
+            device = device_library()
+            to, copies = made.ctypes.data, value_of("MemcpyDefault")
+            device.call("MemcpyAsync", to, there.pointer, there.bytes, copies, queue)
+            device.call("StreamSynchronize", queue)
+        return made
+
     def _pair(
         self, name: str, send: Any, receive: Any
     ) -> tuple[ArrayBuffer | None, ArrayBuffer | None]:
@@ -201,8 +240,8 @@ def _row(
     which: str,
     buffer: ArrayBuffer | None,
     n: int,
-    lengths: Sequence[int] | None,
-    places: Sequence[int] | None,
+    lengths: Lengths | None,
+    places: Lengths | None,
 ) -> _Row:
     """Converts the lengths and places of a buffer's blocks, None at a rank that has no such buffer.
     Raises UserError E473 where there are not as many as ranks, or a block is not in the buffer."""

@@ -25,16 +25,17 @@ from hccc.runtime.device.device_layer import PLATFORMS, library
 
 
 @cache
-def _value(name: str) -> int:
+def value_of(name: str) -> int:
+    """Returns the value of a constant of the device layer: `MemcpyDefault`."""
     return next(r.value for enum in description().enums for r in enum.rows if r.name == name)
 
 
 @contextmanager
-def on_cpu() -> Iterator[None]:
-    """Directs calls of this thread to the CPU platform."""
+def on_platform(name: str) -> Iterator[None]:
+    """Directs calls of this thread to a platform."""
     before = ctypes.c_int()
     unknown = library().try_call("GetPlatform", ctypes.byref(before))
-    library().call("SetPlatform", PLATFORMS.index("cpu") + 1)
+    library().call("SetPlatform", PLATFORMS.index(name) + 1)
     try:
         yield
     finally:
@@ -45,7 +46,7 @@ def on_cpu() -> Iterator[None]:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    with on_cpu():
+    with on_platform("cpu"):
         library().call(name, *arguments)
 
 
@@ -57,9 +58,9 @@ def _made(name: str, *arguments: Any) -> int:
 
 def _ready(query: str, handle: int, name: str) -> bool:
     """Returns the answer of a query. Raises UserError E472."""
-    with on_cpu():
+    with on_platform("cpu"):
         found = library().try_call(query, handle)
-    if found not in (0, _value("ErrorNotReady")):
+    if found not in (0, value_of("ErrorNotReady")):
         raise fail("E472", f"{name}: {library().string_of(found)}")
     return not found
 
@@ -122,7 +123,7 @@ class Stream:
     """A queue of work that runs in order, in a thread of its own. Raises UserError E472."""
 
     def __init__(self) -> None:
-        self._handle: int | None = _made("StreamCreateWithFlags", _value("StreamNonBlocking"))
+        self._handle: int | None = _made("StreamCreateWithFlags", value_of("StreamNonBlocking"))
         self._graph: StreamGraph | None = None  # that is captured now
 
     @property
@@ -186,13 +187,13 @@ class Stream:
     def capture(self) -> Iterator[StreamGraph]:
         """Captures work that is put into the stream meanwhile in a graph, without running it."""
         graph = StreamGraph()
-        _call("StreamBeginCapture", self.handle, _value("StreamCaptureModeThreadLocal"))
+        _call("StreamBeginCapture", self.handle, value_of("StreamCaptureModeThreadLocal"))
         made = ctypes.c_void_p()
         self._graph = graph
         try:
             yield graph
         except BaseException:
-            with on_cpu():
+            with on_platform("cpu"):
                 library().try_call("StreamEndCapture", self.handle, ctypes.byref(made))
                 if made.value:
                     library().try_call("GraphDestroy", made)

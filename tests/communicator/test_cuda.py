@@ -169,6 +169,65 @@ def test_blocks_of_any_length(runtime: Path, blocks: Path) -> None:
     assert texts[0].endswith("rank 0 sends 1 elements to rank 1, which receives 8 from it")
 
 
+class OnDevice:
+    """An array in memory of the device, as CuPy shows its own."""
+
+    def __init__(self, of: np.ndarray[Any, Any]) -> None:
+        self.of = of
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.of.__array_interface__, "version": 3}
+
+
+def counted_on_the_device(communicator: Communicator, place: Path) -> int:
+    """Makes calls whose lengths and places a stream writes late, in C and in Python."""
+    rank = CudaRank(communicator, place)
+    me, stream = rank.c.rank, rank.stream()
+    late = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: time.sleep(0.3))
+    tables = random_tables("all_to_all", 5, 4)
+    for number, table in enumerate(tables):
+        before = images(table, me, number)
+        send, receive = (rank.empty(max(1, len(one)))[: len(one)] for one in before[:2])
+        send[:], receive[:] = before[:2]
+        numbers = np.array([rows(table, me, which) for which in (SEND, RECEIVE)], np.int64)
+        pinned, there = numbers.ravel(), rank.foreign(2 * numbers.size).view(np.int64)
+        there[:] = 1 << 40  # more than there is
+        rank.device.call("LaunchHostFunc", stream, late, None)
+        words = (there.ctypes.data, pinned.ctypes.data, pinned.nbytes, 4, stream)
+        rank.device.call("MemcpyAsync", *words)
+        counts = there.reshape(2, 2, 3)
+        if number % 2:
+            s, r = OnDevice(send), OnDevice(receive)
+            out, back, at, to = (OnDevice(counts[k, j]) for j in range(2) for k in range(2))
+            rank.c.all_to_all_v(s, r, out, back, at, to, stream=stream)
+        else:
+            at = [row.ctypes.data for row in counts.reshape(4, 3)]
+            pair = (send.ctypes.data, *at[:2], receive.ctypes.data, *at[2:])
+            assert not runtime_library().call(
+                "AllToAllv", *pair, TYPE_INT32, rank.c._handle, stream
+            ), runtime_library().last_error()
+        rank.wait(stream)
+        assert np.array_equal(receive, before[2]), number
+    rank.device.call("StreamBeginCapture", stream, 0)
+    with pytest.raises(CommunicatorError, match="Alltoallv cannot be captured in a graph"):
+        assert_success(
+            runtime_library().call("AllToAllv", *pair, TYPE_INT32, rank.c._handle, stream)
+        )
+    rank.device.call("StreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
+    return len(tables)
+
+
+def assert_success(result: int) -> None:
+    if result:
+        raise CommunicatorError(Result(result), runtime_library().last_error())
+
+
+def test_lengths_in_memory_of_the_device(runtime: Path, blocks: Path) -> None:
+    found = run(3, counted_on_the_device, blocks, environment=cuda.environment(runtime))
+    assert found == [4] * 3
+
+
 def uneven_once(communicator: Communicator, place: Path, other: Path, how: str) -> None:
     """Makes an uneven call that rank 1 does not make."""
     rank = CudaRank(communicator, place)

@@ -293,7 +293,8 @@ hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDat
  * and a place in its buffer, both in elements; places null: one block after another. AllGatherv and
  * Gatherv receive a block of each rank, Scatterv and ReduceScatterv send one for each, AllToAllv both;
  * arguments of blocks that a rank does not have (of Gatherv and Scatterv anywhere but at the root) are ignored. The
- * arrays are read before the function returns.
+ * arrays are read before the function returns; on a GPU they may lie in memory of the device, and the function then
+ * waits until the stream comes to it, so that earlier work of the stream may write them.
  *
  * Before a byte moves, ranks tell each other their lengths. Where two ends of a block say different
  * ones, every rank gets hcccInvalidUsage, which names both, and nothing is lost (in a stream the
