@@ -185,42 +185,38 @@ def counted_on_the_device(communicator: Communicator, place: Path) -> int:
     rank = CudaRank(communicator, place)
     me, stream = rank.c.rank, rank.stream()
     late = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: time.sleep(0.3))
+
+    def in_c(send: Any, receive: Any, counts: Any) -> None:
+        out, at, back, to = (row.ctypes.data for row in counts.reshape(4, 3))
+        words = (send.ctypes.data, out, at, receive.ctypes.data, back, to, TYPE_INT32)
+        result = runtime_library().call("AllToAllv", *words, rank.c._handle, stream)
+        if result:
+            raise CommunicatorError(Result(result), runtime_library().last_error())
+
+    def in_python(send: Any, receive: Any, counts: Any) -> None:
+        out, at, back, to = map(OnDevice, counts.reshape(4, 3))
+        rank.c.all_to_all_v(OnDevice(send), OnDevice(receive), out, back, at, to, stream=stream)
+
     tables = random_tables("all_to_all", 5, 4)
+    there = rank.foreign(24).view(np.int64)
     for number, table in enumerate(tables):
         before = images(table, me, number)
         send, receive = (rank.empty(max(1, len(one)))[: len(one)] for one in before[:2])
         send[:], receive[:] = before[:2]
         numbers = np.array([rows(table, me, which) for which in (SEND, RECEIVE)], np.int64)
-        pinned, there = numbers.ravel(), rank.foreign(2 * numbers.size).view(np.int64)
         there[:] = 1 << 40  # more than there is
         rank.device.call("LaunchHostFunc", stream, late, None)
-        words = (there.ctypes.data, pinned.ctypes.data, pinned.nbytes, 4, stream)
+        words = (there.ctypes.data, numbers.ctypes.data, numbers.nbytes, 4, stream)
         rank.device.call("MemcpyAsync", *words)
-        counts = there.reshape(2, 2, 3)
-        if number % 2:
-            s, r = OnDevice(send), OnDevice(receive)
-            out, back, at, to = (OnDevice(counts[k, j]) for j in range(2) for k in range(2))
-            rank.c.all_to_all_v(s, r, out, back, at, to, stream=stream)
-        else:
-            at = [row.ctypes.data for row in counts.reshape(4, 3)]
-            pair = (send.ctypes.data, *at[:2], receive.ctypes.data, *at[2:])
-            assert not runtime_library().call(
-                "AllToAllv", *pair, TYPE_INT32, rank.c._handle, stream
-            ), runtime_library().last_error()
+        (in_c, in_python)[number % 2](send, receive, there)
         rank.wait(stream)
         assert np.array_equal(receive, before[2]), number
     rank.device.call("StreamBeginCapture", stream, 0)
+    x = rank.empty(3)
     with pytest.raises(CommunicatorError, match="Alltoallv cannot be captured in a graph"):
-        assert_success(
-            runtime_library().call("AllToAllv", *pair, TYPE_INT32, rank.c._handle, stream)
-        )
+        in_c(x, x, there)
     rank.device.call("StreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
     return len(tables)
-
-
-def assert_success(result: int) -> None:
-    if result:
-        raise CommunicatorError(Result(result), runtime_library().last_error())
 
 
 def test_lengths_in_memory_of_the_device(runtime: Path, blocks: Path) -> None:
