@@ -87,6 +87,7 @@ def test_data_files_are_there(wheel: set[str]) -> None:
         "py.typed",
         "lang/transfer/transfer.lark",
         "ir/catalogue.schema.json",
+        "ir/job.schema.json",
         "ir/plan.schema.json",
         "templates/kernel.jinja",
         "shipped/algorithms/hm_allreduce.rccl",

@@ -128,6 +128,8 @@ TABLE = (
     Code("E204", "Two transfers of one step touch one chunk at one rank, and one of them writes."),
     Code("E205", "The collective's result does not hold at the end."),
     Code("E206", "A Program that was made in Python breaks its invariants."),
+    Code("E207", "A step of a job moves over a border what is there already, or is never used."),
+    Code("E208", "A job breaks its invariants: ranks, parts or vendor clusters do not fit."),
     Code("W201", "A transfer brings a rank what it holds already."),
     Code("W202", "Nothing that the collective wants comes of a transfer."),
     Code("E301", "Flags or messages of a plan do not pair: what is waited for is not raised once."),

@@ -22,7 +22,7 @@ from hccc.base.version import __version__
 from hccc.emit.kept import kept
 from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, serve
 from hccc.launch.rank_commands import Processes, command_of, root_here
-from hccc.launch.workers import Job, Workers
+from hccc.launch.workers import Workers, WorkerTask
 from hccc.runtime.communicator.kernels import built
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -84,7 +84,7 @@ def _started(message: Message, channel: Channel) -> Workers | None:
     try:
         place = unpack(message["sources"])
         library = built(place, message["dtypes"], message["ops"])
-        return Workers(Job(**job), groups, library, on_message)
+        return Workers(WorkerTask(**job), groups, library, on_message)
     except UserError as error:
         for worker in range(len(groups)):
             on_message(worker, {"error": fields_of(error)})

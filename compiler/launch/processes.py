@@ -21,7 +21,7 @@ from hccc.ir.collective import Collective
 from hccc.launch.hosts import Host
 from hccc.launch.messages import Message
 from hccc.launch.remote import Remote, Shell, pack, start_of
-from hccc.launch.workers import Died, HostProcesses, Job, Workers, answer_of, died
+from hccc.launch.workers import Died, HostProcesses, Workers, WorkerTask, answer_of, died
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.recording import LaunchRecording, joined
@@ -45,7 +45,7 @@ class RankProcesses:
 
     def __init__(self, name: str, collective: Collective, timeout: float, each: int) -> None:
         c = collective
-        self._job = Job(name, (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven), timeout)
+        self._job = WorkerTask(name, (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven), timeout)
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, timeout + 2)) if timeout else ANSWER_S
         self._each = each
         self._events: SimpleQueue[tuple[int, Message]] = SimpleQueue()

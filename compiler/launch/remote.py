@@ -25,7 +25,7 @@ from hccc.base.version import __version__
 from hccc.launch.child import Child, how_it_ended
 from hccc.launch.hosts import Host
 from hccc.launch.messages import PROTOCOL, Message
-from hccc.launch.workers import END_S, LOST_S, Job, OnMessage, died, named
+from hccc.launch.workers import END_S, LOST_S, OnMessage, WorkerTask, died, named
 
 # No terminal, no X11, no questions; a host that stops answering is noticed within 15 s.
 SSH = (
@@ -191,7 +191,7 @@ class Remote:
         return (Note(f"it printed: {printed}"),) if printed else ()
 
 
-def start_of(job: Job, groups: Sequence[range], kernels: Message) -> Message:
+def start_of(job: WorkerTask, groups: Sequence[range], kernels: Message) -> Message:
     """Returns the message that has a host build kernels and start ranks. kernels: `sources` made by
     `pack`, and the `dtypes` and `ops` to build."""
     return {

@@ -28,7 +28,7 @@ OnMessage = Callable[[int, Message], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WorkerTask:
     """The job of a run's processes. collective: the fields of a Collective, timeout: seconds a
     launch waits."""
 
@@ -60,7 +60,7 @@ class Workers:
     """The processes of this host, one for each group of ranks."""
 
     def __init__(
-        self, job: Job, groups: Sequence[Sequence[int]], library: Path, on_message: OnMessage
+        self, job: WorkerTask, groups: Sequence[Sequence[int]], library: Path, on_message: OnMessage
     ) -> None:
         self._groups, self._on_message = groups, on_message
         self._children: list[Child] = []
