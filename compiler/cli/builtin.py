@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hccc.ir.program import Program
     from hccc.ir.topology import Topology
 
+HETCCL = "hetccl"
+_DESCRIPTION = "HetCCL's job over the libraries of several vendors"
 _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 
 
@@ -29,6 +31,7 @@ _DEFAULT = "[default: allreduce, else the first that NAME serves]"
     examples=[
         "hccc builtin list",
         "hccc builtin ring --ranks 8 --collective allreduce -o ring.rccl",
+        "hccc builtin hetccl --cluster hetccl-pku-nvidia+v1 --collective allgather",
     ],
 )
 @click.argument("name", metavar="NAME")
@@ -50,15 +53,19 @@ def builtin(
     """Print the built-in algorithm NAME, for a number of ranks or a cluster, as a program.
 
     `hccc builtin list` says which there are. Nodes of unequal size need no --cluster: the last of
-    10 ranks with 4 GPUs a node has 2.
+    10 ranks with 4 GPUs a node has 2. hetccl is a job over the vendor clusters of --cluster, or
+    over nodes; to a file that ends in .json it is written with them.
     """
     from hccc.synth.builtin import registry
 
     if name == "list":
         _list()
         return
+    if name == HETCCL:
+        _hetccl(_topology(ranks, gpus_per_node, cluster), cluster, collective, root, output)
+        return
     if name not in registry.BUILTINS:
-        known = ", ".join(registry.BUILTINS)
+        known = ", ".join([*registry.BUILTINS, HETCCL])
         raise fail("E451", f"there is no built-in algorithm {name!r}", help=f"there are {known}")
     op, uneven = _collective(registry.BUILTINS[name].ops, collective)
     if output is not None and str(output) != "-":
@@ -80,6 +87,34 @@ def builtin(
             )
         program = verify(made)
     _write(program, _comments(name, program, t), output)
+
+
+def _hetccl(
+    t: Topology, cluster: Path | None, collective: str | None, root: int, output: Path | None
+) -> None:
+    """Prints HetCCL's job over the vendor clusters of `t`; of no `cluster` over its nodes."""
+    from hccc.ir.collective import ROOTED, OpType
+    from hccc.ir.job import lines
+    from hccc.ir.job_json import dumps
+    from hccc.network.vendor_clusters import vendor_clusters_of
+    from hccc.passes.verify_job import verify_job
+    from hccc.synth.builtin import hetccl
+
+    op, uneven = _collective(hetccl.OPS, collective)
+    if uneven or op not in hetccl.OPS:
+        have = ", ".join(op.value for op in hetccl.OPS)
+        raise fail("E451", f"{HETCCL} does not serve {collective}", help=f"it serves {have}")
+    if root >= len(t):
+        raise click.BadParameter(f"{root} is no rank of {len(t)}.", param_hint="'--root'")
+    v = vendor_clusters_of(t if cluster else replace(t, vendor_cluster=t.node))
+    job = verify_job(hetccl.hetccl(v, OpType(op), root if op in ROOTED else 0))
+    if output is not None and output.suffix == ".json":
+        _put(dumps(job), output)
+        return
+    on = f"cluster {t.name}" if t.name else f"{len(t)} ranks"
+    comments = [f"{op.value} on {on}: built-in `{HETCCL}`, {_DESCRIPTION}."]
+    comments += [f"Vendor cluster {c}: {text}." for c, text in enumerate(v.texts())]
+    _put("\n".join([*(f"# {line}" for line in comments), *lines(job), ""]), output)
 
 
 def _collective(ops: tuple[OpType, ...], collective: str | None) -> tuple[OpType, bool]:
@@ -139,7 +174,11 @@ def _comments(name: str, p: Program, t: Topology) -> list[str]:
 def _write(p: Program, comments: list[str], output: Path | None) -> None:
     from hccc.lang.transfer import printer
 
-    text = printer.text(p, comments)
+    _put(printer.text(p, comments), output)
+
+
+def _put(text: str, output: Path | None) -> None:
+    """Writes a text to a file, or else to stdout."""
     if output is None or str(output) == "-":
         click.echo(text, nl=False)
         return
@@ -150,11 +189,13 @@ def _write(p: Program, comments: list[str], output: Path | None) -> None:
 
 def _list() -> None:
     from hccc.synth.builtin import registry
+    from hccc.synth.builtin.hetccl import OPS as HETCCL_OPS
 
     rows = [
         (b.name, b.description, ", ".join(op.value.lower() for op in b.ops))
         for b in registry.BUILTINS.values()
     ]
+    rows.append((HETCCL, _DESCRIPTION, ", ".join(op.value.lower() for op in HETCCL_OPS)))
     width, wide = (max(len(row[i]) for row in rows) for i in (0, 1))
     for name, description, ops in rows:
         print(f"{name:<{width}}  {description:<{wide}}  {ops}")

@@ -52,6 +52,7 @@ from hccc.ir.arrays import I4, Csr, frozen
 from hccc.ir.collective import Collective, block_count
 from hccc.ir.limits import MAX_CHUNKS, MAX_RANKS
 from hccc.ir.names import IDENTIFIER, objection
+from hccc.ir.text import runs
 
 MAX_WEIGHT = 1 << 20
 JOB_STEP = np.dtype(
@@ -129,6 +130,14 @@ class VendorClusters:
     def border(self, c: int) -> list[int]:
         """Returns the border ranks of vendor cluster c."""
         return _row(self.borders, c)
+
+    def texts(self) -> list[str]:
+        """Describes each for people: `nvidia, ranks 0-3, border 0, 2`."""
+        named = [(runs(self.members(c)), runs(self.border(c))) for c in range(len(self))]
+        return [
+            f"{vendor}, ranks {ranks}, border {border}"
+            for vendor, (ranks, border) in zip(self.vendors, named, strict=True)
+        ]
 
     def of_ranks(self) -> I4:
         """Returns the vendor cluster of each rank: i4[n]."""

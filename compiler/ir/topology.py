@@ -32,7 +32,7 @@ Source: HeteCCL §4.1–4.2 (G = (V, E), S_shared), App. A.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -130,7 +130,9 @@ class Topology:
     (`Launch`);
     network: i4[N] the network of each node, a row of `networks`; name: what people call the
     cluster,
-    usually its file, and ignored by `same`.
+    usually its file, and ignored by `same`; vendor_cluster: i4[n] the vendor cluster that the file
+    puts a rank in (-1: none), border: i4[n] 1 for a border rank that it names; both are empty where
+    it says nothing.
     """
 
     devices: tuple[Device, ...]
@@ -157,6 +159,8 @@ class Topology:
     networks: tuple[Network, ...]
     network: I4
     name: str = ""
+    vendor_cluster: I4 = field(default_factory=lambda: np.zeros(0, np.int32))
+    border: I4 = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __post_init__(self) -> None:
         for name in (
@@ -173,6 +177,8 @@ class Topology:
             "memory_domain",
             "cores",
             "network",
+            "vendor_cluster",
+            "border",
         ):
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         object.__setattr__(self, "level", frozen(self.level, np.uint8))
@@ -337,6 +343,8 @@ def _problems(t: Topology) -> Iterator[str]:
     shape = t.n_nodes, len(Launch._fields)
     if t.launch.shape != shape or not (np.isfinite(t.launch) & (t.launch >= 0)).all():
         yield "launches are not three times in µs and a size, 0 or more, for each node"
+    if any(len(said) not in (0, n) for said in (t.vendor_cluster, t.border)):
+        yield "vendor clusters or border ranks are not one number for each rank"
     if (t.mesh >= len(t.meshes)).any() or (t.device >= len(t.devices)).any():
         yield "a rank is in a mesh, or of a device, that is not there"
     first = np.searchsorted(t.node, t.memory_domain)

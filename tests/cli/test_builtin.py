@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hccc.ir import job_json
+from hccc.ir.job import lines
 from hccc.synth.builtin.registry import BUILTINS
 from tests.cli.commandline import Hccc
 
@@ -11,7 +13,7 @@ from tests.cli.commandline import Hccc
 def test_every_builtin_is_listed(hccc: Hccc) -> None:
     code, out, err = hccc("builtin", "list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == list(BUILTINS)
+    assert [line.split()[0] for line in out.splitlines()] == [*BUILTINS, "hetccl"]
 
 
 def test_a_direct_allgather_is_a_few_lines(hccc: Hccc) -> None:
@@ -76,3 +78,24 @@ def test_it_runs(hccc: Hccc, tmp_path: Path) -> None:
 def test_what_it_refuses(hccc: Hccc, words: list[object], code: int, said: str) -> None:
     got, out, err = hccc("builtin", *words)
     assert (got, out) == (code, "") and said in err
+
+
+def test_hetccl_is_a_job(hccc: Hccc, tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    options = ("--cluster", "hetccl-snu", "--collective", "gather", "--root", 9)
+    assert hccc("builtin", "hetccl", *options, "-o", file)[0] == 0
+    job = job_json.loads(file.read_text())
+    assert (len(job.clusters), job.collective.root) == (2, 9)
+    _, printed, _ = hccc("builtin", "hetccl", *options)
+    assert printed.endswith("\n".join(["", *lines(job), ""]))
+    assert "# Vendor cluster 1: amd, ranks 8–15, border 8–15." in printed
+
+
+def test_hetccl_over_nodes(hccc: Hccc) -> None:
+    _, printed, _ = hccc("builtin", "hetccl", "--ranks", 5, "--gpus-per-node", 2)
+    assert 'OpType="Allreduce", nParts=3' in printed
+
+
+def test_hetccl_does_not_send_around(hccc: Hccc) -> None:
+    code, _, said = hccc("builtin", "hetccl", "--ranks", 4, "--collective", "sendrecv")
+    assert code == 1 and "E451" in said

@@ -41,7 +41,7 @@ def test_hetccl_is_right_on_all_vendor_clusters(
 def test_what_crosses_each_border_is_the_closed_form(
     op: OpType, v: VendorClusters, data: st.DataObject
 ) -> None:
-    """docs/jobs.md §3: exact, in elements of a block of n = 12 · C."""
+    """docs/jobs.md §4: exact, in elements of a block of n = 12 · C."""
     root = data.draw(st.integers(0, v.n_ranks - 1)) if op in ROOTED else 0
     job, n = hetccl(v, op, root), 12 * len(v)
     memory = Memory(job, n // job.collective.chunks_per_block)

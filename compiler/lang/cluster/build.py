@@ -358,7 +358,21 @@ class _TopologyBuilder:
             launch=np.repeat([k.launch for k in kinds], [k.count for k in kinds], axis=0),
             networks=networks,
             network=network,
+            vendor_cluster=self._vendor_cluster()[alive if self.site.clusters else []],
+            border=self._named_border()[alive if self.site.borders else []],
         )
+
+    def _vendor_cluster(self) -> I8:
+        found = np.full(self.n, -1)
+        for number, gpus in enumerate(self.site.clusters):
+            found[[self.first[node] + gpu for node, gpu in gpus]] = number
+        return found
+
+    def _named_border(self) -> I8:
+        found = np.zeros(self.n, np.int64)
+        for node, gpu in self.site.borders:
+            found[self.first[node] + gpu] = 1
+        return found
 
     def _memory_domain(self, alive: B1) -> I8:
         """Returns for every rank the node of the first rank of its memory domain."""

@@ -37,6 +37,8 @@ node about all nodes:
 | `spine`                      | `[((leaf1, leaf2) -> (100,8)), ...]`: leaves below a spine      |
 | `internode` of many          | every pair of the nodes named                                   |
 | `memory`                     | `[(node1..node4)]`: nodes whose GPUs address each other's memory|
+| `cluster`                    | `[(node1), (node2, (0,1))]`: vendor clusters of jobs            |
+| `border`                     | `[(node1, (0,2))]`: their border ranks                          |
 | `chunk = 1 MiB`              | S_chunk: the micro-batch that costs are given for               |
 | `failed`                     | `[(node1, 3)]`: GPUs that are no ranks; the others move up;     |
 |                              | `(node1, nic, 0)`, `(node1, nic)`: NICs                         |

@@ -11,6 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
+from hccc.ir.arrays import I8
 from hccc.ir.device import Network
 from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Launch, Level, Topology
@@ -36,6 +37,7 @@ def lines(t: Topology) -> Iterator[str]:
     yield from _tiers(t)
     yield from between(t)
     yield from _memory(t)
+    yield from _vendor_clusters(t)
     if len(t.failed):
         yield f"define failed = [{', '.join(_failed(t))}]"
     if slow := [f"((node{a + 1}, node{b + 1}) -> {rate(r)})" for a, b, r in limits(t)]:
@@ -50,6 +52,25 @@ def _memory(t: Topology) -> Iterator[str]:
     groups = (", ".join(named_runs("node", node[domain == d].tolist())) for d in shared)
     if text := ", ".join(f"({nodes})" for nodes in groups):
         yield f"define memory = [{text}]"
+
+
+def _vendor_clusters(t: Topology) -> Iterator[str]:
+    """Yields the vendor clusters and border ranks that the file names, if any."""
+    groups = [np.flatnonzero(t.vendor_cluster == c) for c in np.unique(t.vendor_cluster) if c >= 0]
+    if groups:
+        yield f"define cluster = [{', '.join(f'({_gpus(t, ranks)})' for ranks in groups)}]"
+    if t.border.any():
+        yield f"define border = [({_gpus(t, np.flatnonzero(t.border))})]"
+
+
+def _gpus(t: Topology, ranks: I8) -> str:
+    """Writes ranks as nodes, and the GPUs of a node of which only some are meant."""
+    alive = np.bincount(t.node, minlength=t.n_nodes)
+    found: list[Member] = []
+    for node in np.unique(t.node[ranks]).tolist():
+        gpus = t.local[ranks[t.node[ranks] == node]].tolist()
+        found.append((node, None if len(gpus) == alive[node] else tuple(gpus)))
+    return _members(found)
 
 
 def _failed(t: Topology) -> Iterator[str]:

@@ -63,6 +63,7 @@ class _Reader:
         self.nodenum: tuple[int, At] | None = None
         self.ranks = self.entries = self.most_nics = 0
         self.once: set[str] = set()
+        self.grouped: set[tuple[str, int, int]] = set()
         self.readers: dict[str, Callable[[Define], None]] = {
             "nodenum": self._nodenum,
             "chunk": self._chunk,
@@ -80,6 +81,8 @@ class _Reader:
             "leaf": self._leaf,
             "spine": self._spine,
             "memory": self._memory,
+            "cluster": self._cluster,
+            "border": self._border,
             "failed": self._failed,
             "degraded": self._degraded,
         }
@@ -303,6 +306,38 @@ class _Reader:
             if set(nodes) & {node for other in self.site.memory for node in other}:
                 raise Mistake("E134", "a node here is in another memory domain already", entry.at)
             self.site.memory.append(nodes)
+
+    def _cluster(self, define: Define) -> None:
+        self._first(define)
+        for entry in entries(define.value):
+            self.site.clusters.append(self._gpus(entry, "in a vendor cluster"))
+
+    def _border(self, define: Define) -> None:
+        self._first(define)
+        for entry in entries(define.value):
+            self.site.borders += self._gpus(entry, "a border rank")
+
+    def _gpus(self, entry: Value, noun: str) -> list[tuple[int, int]]:
+        """Reads `(node1, (0, 1), node2)`: the GPUs 0 and 1 of node1, and all of node2."""
+        named: list[tuple[list[int], list[int] | None]] = []
+        for item in parts(entry):
+            if named and named[-1][1] is None and is_ids(item):
+                size = min(self.site.kind(node).size for node in named[-1][0])
+                named[-1] = named[-1][0], ids(item, "GPU", size, of=f"node{named[-1][0][0] + 1}")
+            else:
+                named.append((numbered(item, "node", self.site.n_nodes), None))
+        found = [
+            (node, gpu)
+            for nodes, only in named
+            for node in nodes
+            for gpu in (range(self.site.kind(node).size) if only is None else only)
+        ]
+        for node, gpu in found:
+            if (noun, node, gpu) in self.grouped:
+                message = f"GPU {gpu} of node{node + 1} is {noun} already"
+                raise Mistake("E134", message, entry.at)
+            self.grouped.add((noun, node, gpu))
+        return found
 
     def _failed(self, define: Define) -> None:
         for entry in entries(define.value):

@@ -108,6 +108,8 @@ class Site:
     leaves: list[Tier] = field(default_factory=list)
     spines: list[Tier] = field(default_factory=list)
     memory: list[list[int]] = field(default_factory=list)  # nodes of one memory domain
+    clusters: list[list[tuple[int, int]]] = field(default_factory=list)  # GPUs of vendor clusters
+    borders: list[tuple[int, int]] = field(default_factory=list)
     failed: list[tuple[int, int, At]] = field(default_factory=list)
     failed_nics: list[tuple[int, int, At]] = field(default_factory=list)
     degraded: list[Degraded] = field(default_factory=list)

@@ -72,6 +72,26 @@ WRONG = {
         "E134:4:35",
         "another memory domain",
     ),
+    "a GPU in two vendor clusters": (
+        NICS + "define cluster = [(node1), (node1, 0)]",
+        "E134:4:28",
+        "in a vendor cluster already",
+    ),
+    "a border rank twice": (
+        NICS + "define border = [(node1, 0), (node1)]",
+        "E134:4:31",
+        "a border rank already",
+    ),
+    "a border rank that is not there": (
+        NICS + "define border = [(node1, 99)]",
+        "E132:4:26",
+        "GPU 99",
+    ),
+    "vendor clusters twice": (
+        NICS + "define cluster = [(node1)]\ndefine cluster = [(node2)]",
+        "E134:5:8",
+        "defined twice",
+    ),
     "memory of no nodes": (NICS + "define memory = [(0, 1)]", "E138:4:19", "no node"),
     "memory without a list": (NICS + "define memory = (node1, node2)", "E035:4:17", "list"),
     "nodenum twice": ("define nodenum = 1\ndefine nodenum = 1", "E134:2:8", "twice"),
