@@ -107,9 +107,9 @@ Called called_of(const Wanted &wanted, uint64_t number) {
   made.number = number;
   made.count = wanted.blocks ? -1 : static_cast<int64_t>(wanted.count);
   made.type = wanted.type, made.root = wanted.root;
-  made.op = strstr(wanted.collective, "educe") ? wanted.op : -1;
-  strncpy(made.collective, wanted.collective, sizeof made.collective - 1);
-  strncpy(made.library, "no library yet", sizeof made.library - 1);
+  made.op = !wanted.collective || strstr(wanted.collective, "educe") ? wanted.op : -1;
+  strncpy(made.collective, wanted.collective ? wanted.collective : "A collective", sizeof made.collective - 1);
+  strncpy(made.library, wanted.collective ? "no library yet" : wanted.library, sizeof made.library - 1);
   return made;
 }
 

@@ -226,6 +226,17 @@ void Communicator::check_not_lost() const {
   if (code != hcccSuccess) throw Error(code, failure_.text());
 }
 
+// The same, where a call begins: its text names the call.
+void Communicator::check_not_lost(const Wanted &wanted) const {
+  const hcccResult_t code = failure_.code();
+  if (code == hcccSuccess) return;
+  const uint64_t number = called_by(host_->control(rank_)).number + 1;
+  std::lock_guard<std::mutex> lock(loading_);
+  const Library *library = libraries_.find(wanted);
+  const Called called = library ? called_of(wanted, library->description(), false, number) : called_of(wanted, number);
+  throw Error(code, failure_.text() + "; in " + description(called) + ", at its beginning");
+}
+
 void Communicator::load(const std::string &path, double timeout_s) {
   std::lock_guard<std::shared_mutex> lock(calling_);
   check_not_refused(timeout_s);
@@ -399,7 +410,7 @@ void Communicator::check_domains(const hccc_library &library) const {
 
 void Communicator::check(const Wanted &wanted, const Settings &settings) const {
   check_words(wanted, n_ranks_);
-  check_not_lost();
+  check_not_lost(wanted);
   std::lock_guard<std::mutex> lock(loading_);
   if (!libraries_.find(wanted) && makes(wanted)) return;  // the rest is checked when there is a library
   prepare(wanted, settings);
@@ -490,6 +501,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   std::lock_guard<std::shared_mutex> lock(calling_);
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
+  check_not_lost(wanted);
   check_not_refused(settings.timeout_s);
   Touching touching(touching_);
   while (failure_.refused() || failure_.has_refusal()) {

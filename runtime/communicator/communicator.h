@@ -121,6 +121,7 @@ class Communicator {
   bool first_of_host() const;
   void leave();
   void check_not_lost() const;
+  void check_not_lost(const Wanted &wanted) const;
   void check_not_refused(double timeout_s);
   void tell_refusal(double timeout_s);
   uint64_t next_number();
