@@ -214,6 +214,43 @@ def test_blocks_of_lengths_of_their_own_between_namespaces(
     assert not left_running()
 
 
+DIFFERS = """
+import sys
+from pathlib import Path
+from hccc.runtime.communicator import Communicator, CommunicatorError
+with Communicator.from_environment() as comm:
+    comm.load(Path(sys.argv[1]), ["float32"])
+    x = comm.empty(70_001)
+    for turn in range(4):
+        try:
+            comm.all_reduce(x[:100] if comm.rank == turn else x)
+        except CommunicatorError as error:
+            print(turn, error.text)
+        x[:] = comm.rank
+        comm.all_reduce(x)
+        assert (x == 6).all()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+def test_a_call_that_differs_in_namespaces(
+    hccc: Hccc, nodes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank gets the same error, and the right call behind it works."""
+    script = tmp_path / "job.py"
+    script.write_text(DIFFERS)
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    monkeypatch.setenv("HCCC_TIMEOUT", "20")
+    with namespaces.hosts(2, "10gbit") as found:
+        hosts = ",".join(f"{one.namespace}:2" for one in found)
+        code, stdout, stderr = hccc("launch", "--hosts", hosts, script, nodes)
+    assert code == 0, stderr
+    lines = stdout.splitlines()
+    assert len(lines) == 16 and len(set(lines)) == 4, stdout
+    assert all("of 100 float32" in line and "of 70001 float32" in line for line in lines)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGSTOP], ids=lambda kind: kind.name)
