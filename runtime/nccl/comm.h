@@ -56,8 +56,12 @@ struct Multiplied {
 }  // namespace hccc_nccl
 
 struct ncclComm {
+  static constexpr int ABANDONED = -1;
   hcccComm_t of = nullptr;      // null until the group ends in which it is made
   ncclComm_t vendor = nullptr;  // null: there is none
+  // Of one that is made without blocking: ncclInProgress while a thread makes it, which then writes all
+  // else; ABANDONED where its caller has aborted it.
+  std::atomic<int> state{ncclSuccess};
   int n_ranks = 0, rank = 0;
   int device = 0;               // as its maker names it
   std::vector<hccc_nccl::Multiplied> ops;  // number ncclNumOps + k is ops[k]

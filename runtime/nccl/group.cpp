@@ -16,6 +16,11 @@ void check(const void *pointer, const char *what) {
 
 void check(ncclComm_t comm) {
   check(comm, "the communicator");
+  const int state = comm->state.load(std::memory_order_acquire);
+  if (state == ncclInProgress)
+    throw Failed{ncclInvalidArgument, "the communicator is not made yet: wait until ncclCommGetAsyncError says so"};
+  if (state != ncclSuccess)
+    throw Failed{static_cast<ncclResult_t>(state), "the communicator was not made: " + comm->last->get().text};
   if (!comm->of) throw Failed{ncclInvalidUsage, "the communicator is made when the group ends: end it first"};
 }
 

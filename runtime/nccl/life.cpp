@@ -1,6 +1,7 @@
 // life.cpp: communicators: how they are made of ids, of others, and ended; what they say of themselves.
 #include <algorithm>
 #include <numeric>
+#include <thread>
 
 #include "comm.h"
 
@@ -30,6 +31,34 @@ void join(ncclComm_t *out, int n_ranks, const ncclUniqueId &id, int rank, int de
   made->device = device;
   must(runtime().hcccCommInitRank(&made->of, n_ranks, id_of(id), rank));
   group::made(made.release(), out);
+}
+
+// Returns whether settings ask for a communicator that is made while its caller goes on.
+bool blocks(const ncclConfig_t *config) {
+  return !config || config->size < offsetof(ncclConfig_t, blocking) + sizeof config->blocking || config->blocking != 0;
+}
+
+// Makes a rank's communicator in a thread, on a device. What its caller has aborted meanwhile ends here.
+void make_later(ncclComm_t made, int n_ranks, const ncclUniqueId &id, int rank, int device) {
+  const ncclResult_t result = caught(made, [&] {
+    runtime().hcccrtSetDevice(device);  // which a CPU may not have
+    must(runtime().hcccCommInitRank(&made->of, n_ranks, id_of(id), rank));
+    make_ready({made});
+  });
+  int known = ncclInProgress;
+  if (!made->state.compare_exchange_strong(known, result, std::memory_order_acq_rel)) abandon(made);
+}
+
+// Begins to make a rank's communicator, without waiting for the others.
+void begin(ncclComm_t *out, int n_ranks, const ncclUniqueId &id, int rank) {
+  check(out, "comm");
+  *out = nullptr;
+  int device = 0;
+  runtime().hcccrtGetDevice(&device);
+  auto made = std::make_unique<ncclComm>();
+  made->state = ncclInProgress;
+  std::thread(make_later, made.get(), n_ranks, id, rank, device).detach();
+  *out = made.release();
 }
 
 void check_no_group(const char *what) {
@@ -133,10 +162,14 @@ NCCL_FUNCTION(ncclCommInitRank, (ncclComm_t *comm, int n_ranks, ncclUniqueId id,
 
 NCCL_FUNCTION(ncclCommInitRankConfig, (ncclComm_t *comm, int n_ranks, ncclUniqueId id, int rank,
                                        ncclConfig_t *config)) {
-  return caught(nullptr, [&] {
+  bool begun = false;
+  const ncclResult_t result = caught(nullptr, [&] {
     hccc_nccl::check_config(config);
-    hccc_nccl::join(comm, n_ranks, id, rank);
+    begun = !hccc_nccl::blocks(config) && !hccc_nccl::group::open();
+    if (begun) hccc_nccl::begin(comm, n_ranks, id, rank);
+    else hccc_nccl::join(comm, n_ranks, id, rank);
   });
+  return begun && result == ncclSuccess ? ncclInProgress : result;
 }
 
 NCCL_FUNCTION(ncclCommInitRankScalable, (ncclComm_t *comm, int n_ranks, int rank, int n_ids, ncclUniqueId *ids,
@@ -223,6 +256,8 @@ NCCL_FUNCTION(ncclCommFinalize, (ncclComm_t comm)) {
 NCCL_FUNCTION(ncclCommDestroy, (ncclComm_t comm)) {
   return caught(comm, [&] {
     if (!comm) return;
+    const int state = comm->state.load(std::memory_order_acquire);
+    if (state != ncclSuccess && state != ncclInProgress) return hccc_nccl::abandon(comm);  // it was not made
     check(comm);
     hccc_nccl::destroy(comm);
   });
@@ -231,7 +266,9 @@ NCCL_FUNCTION(ncclCommDestroy, (ncclComm_t comm)) {
 NCCL_FUNCTION(ncclCommAbort, (ncclComm_t comm)) {
   return caught(comm, [&] {
     if (!comm) return;
-    check(comm);
+    int known = ncclInProgress;
+    if (comm->state.compare_exchange_strong(known, ncclComm::ABANDONED, std::memory_order_acq_rel)) return;
+    if (known == ncclSuccess) check(comm);
     hccc_nccl::abandon(comm);
   });
 }
@@ -239,6 +276,9 @@ NCCL_FUNCTION(ncclCommAbort, (ncclComm_t comm)) {
 NCCL_FUNCTION(ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *error)) {
   return caught(comm, [&] {
     check(error, "asyncError");
+    check(comm, "the communicator");
+    *error = static_cast<ncclResult_t>(comm->state.load(std::memory_order_acquire));
+    if (*error != ncclSuccess) return;
     check(comm);
     hcccResult_t own = hcccSuccess;
     must(runtime().hcccCommGetAsyncError(comm->of, &own));

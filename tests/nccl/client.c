@@ -238,15 +238,48 @@ static void join(const char *file) {
   if (!first) {
     CHECK(ncclGetUniqueId(&id));
     FILE *opened = fopen(fresh, "wb");
-    HOLDS(opened && fwrite(&id, sizeof id, 1, opened) == 1 && !fclose(opened) && !rename(fresh, file));
+    HOLDS(opened && fwrite(&id, sizeof id, 1, opened) == 1 && !fclose(opened));
   } else {
     FILE *opened;
     while (!(opened = fopen(file, "rb"))) usleep(5000);
     HOLDS(fread(&id, sizeof id, 1, opened) == 1 && !fclose(opened));
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 1;
-  CHECK(ncclCommInitRankConfig(&comms[first], n, id, first, &config));
+  config.blocking = first % 2;
+  if (config.blocking) {
+    CHECK(ncclCommInitRankConfig(&comms[first], n, id, first, &config));
+    return;
+  }
+  HOLDS(ncclCommInitRankConfig(&comms[first], n, id, first, &config) == ncclInProgress);
+  ncclResult_t state;
+  int rank;
+  if (!first) { /* rank 1 waits for this */
+    CHECK(ncclCommGetAsyncError(comms[first], &state));
+    HOLDS(state == ncclInProgress && ncclCommUserRank(comms[first], &rank) == ncclInvalidArgument);
+    HOLDS(!rename(fresh, file));
+  }
+  do {
+    usleep(1000);
+    CHECK(ncclCommGetAsyncError(comms[first], &state));
+  } while (state == ncclInProgress);
+  HOLDS(state == ncclSuccess);
+}
+
+/* Begins a communicator that no other rank comes to, and aborts it; one whose rank makes no sense fails. */
+static void aborts(void) {
+  ncclUniqueId id;
+  ncclComm_t lost;
+  ncclResult_t state;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  CHECK(ncclGetUniqueId(&id));
+  HOLDS(ncclCommInitRankConfig(&lost, 2, id, 0, &config) == ncclInProgress);
+  CHECK(ncclCommAbort(lost));
+  HOLDS(ncclCommInitRankConfig(&lost, 2, id, 2, &config) == ncclInProgress);
+  do CHECK(ncclCommGetAsyncError(lost, &state));
+  while (state == ncclInProgress);
+  HOLDS(state == ncclInvalidArgument && strstr(ncclGetLastError(lost), "rank 2 of 2"));
+  CHECK(ncclCommDestroy(lost));
 }
 
 int main(int argc, char **argv) {
@@ -273,6 +306,7 @@ int main(int argc, char **argv) {
   memory();
   shrinks();
   grows(argv[1]);
+  aborts();
   fill();
   EACH(ncclAllReduce(in[r], out[r], COUNT, ncclFloat32, ncclSum, comms[r], none));
   for (int r = first; r < last; ++r) {
