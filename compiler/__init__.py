@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.api.functions import check as check
     from hccc.api.functions import common_cluster as common_cluster
     from hccc.api.functions import compile as compile
+    from hccc.api.functions import diff as diff
     from hccc.api.functions import draw as draw
     from hccc.api.functions import explain as explain
     from hccc.api.functions import host_cluster as host_cluster
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.launch.measure import Measurement as Measurement
     from hccc.pictures.canvas import Picture as Picture
     from hccc.predict.bounds import Bounds as Bounds
+    from hccc.predict.difference import Difference as Difference
     from hccc.predict.explanation import Explanation as Explanation
     from hccc.predict.simulation import Call as Call
     from hccc.predict.simulation import Simulation as Simulation
@@ -61,6 +63,7 @@ _NAMES = {
         "check",
         "common_cluster",
         "compile",
+        "diff",
         "draw",
         "explain",
         "host_cluster",
@@ -83,6 +86,7 @@ _NAMES = {
     "hccc.launch.measure": ("Measurement",),
     "hccc.pictures.canvas": ("Picture",),
     "hccc.predict.bounds": ("Bounds",),
+    "hccc.predict.difference": ("Difference",),
     "hccc.predict.explanation": ("Explanation",),
     "hccc.predict.simulation": ("Call", "Simulation", "Sizes"),
     "hccc.proofs.proof": ("Proof",),

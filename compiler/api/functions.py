@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hccc.launch.measure import Measurement
     from hccc.pictures.canvas import Picture
     from hccc.predict.bounds import Bounds
+    from hccc.predict.difference import Difference
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.synth.synthesis import SizesSynthesis, Synthesis
@@ -186,14 +187,9 @@ def simulate(
         UserError: E424 nothing says on what cluster; whatever cannot be simulated.
     """
     from hccc.predict.nccl.rows import VendorLibrary
-    from hccc.predict.simulation import Call, Sizes, simulate_sizes
+    from hccc.predict.simulation import Call, simulate_sizes
 
-    each: Sizes | list[int]
-    if isinstance(sizes, Sizes):
-        each = sizes
-    else:
-        several = [sizes] if isinstance(sizes, str | int) else sizes
-        each = [check_size("size", one) for one in several]
+    each = _sizes(sizes)
     compiled, where = simulated(algorithm, cluster, options)
     baselines = options or Options() if vs else None
     library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
@@ -224,6 +220,50 @@ def explain(
     compiled = compiled.at(size, call.in_place)
     request = call.settled(compiled.plan, where, size)
     return explanation.explain(compiled, where, request, options)
+
+
+@python_words
+@reporting
+def diff(
+    one: Given,
+    other: Given,
+    sizes: Sequence[int | str] | Sizes | int | str = DEFAULT_SIZE,
+    call: Call | None = None,
+    *,
+    cluster: Cluster | None = None,
+    names: tuple[str, str] = ("", ""),
+    options: Options | None = None,
+    on_phase: OnPhase | None = None,
+) -> Difference:
+    """Says where and why one algorithm is faster than another on a cluster.
+
+    Args:
+        one, other: what `simulate` takes, of one collective.
+        sizes, call, options, on_phase: as of `simulate`.
+        cluster: None for the one that the first was compiled for, or for common nodes (`compile`).
+        names: what to call them, instead of the names of their programs.
+
+    Raises:
+        UserError: E479 they are of two collectives; what `simulate` raises.
+    """
+    from hccc.predict.difference import compare
+    from hccc.predict.simulation import Call
+
+    each = _sizes(sizes)
+    first, where = simulated(one, cluster, options)
+    second, _ = simulated(other, where, options)
+    called = names[0] or first.catalogue.name, names[1] or second.catalogue.name
+    return compare(called, (first, second), where, each, call or Call())
+
+
+def _sizes(sizes: Sequence[int | str] | Sizes | int | str) -> Sizes | list[int]:
+    """Returns sizes in bytes."""
+    from hccc.predict.simulation import Sizes
+
+    if isinstance(sizes, Sizes):
+        return sizes
+    several = [sizes] if isinstance(sizes, str | int) else sizes
+    return [check_size("size", one) for one in several]
 
 
 @python_words

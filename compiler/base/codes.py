@@ -332,6 +332,11 @@ TABLE = (
         "The directory for kernels has those for another cluster.",
         "Say --overwrite, or give another directory.",
     ),
+    Code(
+        "E479",
+        "Two algorithms that are compared are of two collectives, or of other ranks.",
+        "Give two of one collective, of as many ranks and the same root.",
+    ),
     Code("E480", "The ranks of a job did not meet, or lost each other."),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),

@@ -259,6 +259,7 @@ def _emit(
         _print(compiled, name, options, sys.stdout)
     else:
         write_whole(output, lambda file: _print(compiled, name, options, file))
+        print(f"{output}: {output.stat().st_size:,} bytes")
 
 
 def _is_directory(output: Path) -> bool:

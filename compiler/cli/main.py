@@ -17,6 +17,7 @@ from hccc.cli.check import check
 from hccc.cli.cluster import cluster
 from hccc.cli.compile import compile_command
 from hccc.cli.config import config
+from hccc.cli.diff import diff
 from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, open_streams
 from hccc.cli.explain import explain
 from hccc.cli.fuzz import fuzz
@@ -37,7 +38,7 @@ RARELY = (100_000, 20, 100)
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Algorithms": (compile_command, check, show, fuzz),
     "Running": (run, launch, standard, nccl),
-    "Times": (sim, explain, bound),
+    "Times": (sim, explain, diff, bound),
     "Clusters": (cluster, profile),
     "Making algorithms": (synth, builtin),
     "Builds": (config,),

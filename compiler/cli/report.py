@@ -68,6 +68,9 @@ def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
     between = None
     if "network_connections" in f:
         between = f"{f['memory_connections']:,} memory, {f['network_connections']:,} network"
+    from hccc.ir.text import count  # NumPy below it takes its time to load
+
+    scratch = int(str(f["scratch_chunks_per_rank"]))
     each = f" in {f['channels']} channels" if f["channels"] != 1 else ""
     rows: dict[str, int | str | None] = {}
     if isinstance(compiled, CompiledProgram):
@@ -79,7 +82,7 @@ def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
         "primitives": f"{f['primitives']:,}, {f['transport']}",
         "connections": between,
         "flags": f"{f['flags_per_rank']} per rank and channel",
-        "scratch": f"{f['scratch_chunks_per_rank']} chunks per rank",
+        "scratch": f"{count(scratch, 'chunk')} per rank",
     }
 
 
@@ -99,7 +102,7 @@ def _tuned(compiled: Compiled) -> None:
     for line in report.range_lines(compiled.tuned, compiled.plan_names()):
         print(f"  {named:<14} {line}")
         named = ""
-    print("  weighed        least time in µs of a call")
+    print(f"  weighed        {report.WEIGHED}")
     for line in report.structure_lines(compiled.tuned):
         print(f"    {line}")
 

@@ -22,7 +22,7 @@ from hccc.cli.options import (
     size_options,
 )
 from hccc.cli.progress import progress
-from hccc.cli.types import AlgorithmFile
+from hccc.cli.types import AlgorithmFile, one_of
 from hccc.driver.options import selectable
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
@@ -53,7 +53,12 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
     type=click.Choice(("nccl", "rccl")),
     help="Instead of ALGO: what the library takes, as it chooses or as forced.",
 )
-@click.option("--collective", metavar="NAME", help=f"Of --baseline: {', '.join(COLLECTIVES)}.")
+@click.option(
+    "--collective",
+    metavar="NAME",
+    help=f"Of --baseline: {', '.join(COLLECTIVES)}.",
+    shell_complete=one_of(lambda: COLLECTIVES),
+)
 @click.option(
     "--algorithm",
     "library_algorithm",

@@ -21,7 +21,7 @@ from hccc.cli.synth_sizes import (
     print_sizes,
     write_programs,
 )
-from hccc.cli.types import ClusterFile, File, Number, Size
+from hccc.cli.types import ClusterFile, File, Number, Size, one_of
 from hccc.driver.options import TARGETS
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 Kind = Literal["stdout", "program", "programs", "kernels"]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
+
+
+def _methods() -> list[str]:
+    """Returns what --method may be."""
+    from hccc.ir.collective import OpType
+    from hccc.synth.candidates import methods
+
+    return list(dict.fromkeys(["auto", *(name for op in OpType for name in methods(op))]))
 
 
 @click.command(
@@ -62,6 +70,7 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
     "--method",
     default="auto",
     metavar="NAME",
+    shell_complete=one_of(_methods),
     help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (one "
     "node of each kind), greedy, greedy shortened by a solver (repair), or HeteCCL's cegis; auto: "
     "the fastest but for solvers, simulated.",

@@ -85,7 +85,8 @@ def print_sizes(made: SizesSynthesis, compiled: Compiled | None) -> None:
 
     on = f" on {made.topology.name}" if made.topology.name else ""
     op = made.programs[0].collective.op.value
-    print(f"{op} over {len(made.topology)} ranks{on}, {len(made.sizes)} sizes")
+    each = f"{len(made.sizes)} sizes, each program compiled for several"
+    print(f"{op} over {len(made.topology)} ranks{on}, {each}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("size", "weighed", "simulated", "estimate", "of bound", "bound (us)"):
         left = name in ("weighed", "bound (us)")

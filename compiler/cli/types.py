@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -180,6 +180,17 @@ class Words(click.ParamType[tuple[str, ...]]):
             words.append("all")
         found = [word for word in words if word.startswith(last.lower())]
         return [CompletionItem(before + comma + word) for word in found]
+
+
+def one_of(
+    words: Callable[[], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Completes a word of a list, which is only made where somebody asks."""
+
+    def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in words() if word.startswith(incomplete.lower())]
+
+    return completed
 
 
 class ReductionText(click.ParamType[tuple[str, ...]]):

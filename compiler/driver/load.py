@@ -168,7 +168,7 @@ def _rescheduled(given: Input, options: Options, topology: Where) -> CompiledPro
     made = driver.compile_program(raise_program(before), options, topology)
     after = made.plan
     changes = {
-        "thread blocks per rank": (int(before.n_tb.max()), int(after.n_tb.max())),
+        "thread blocks per rank": (before.blocks_per_rank, after.blocks_per_rank),
         "primitives": (len(before), len(after)),
         "steps one after the other": (depth(before), depth(after)),
     }

@@ -257,17 +257,19 @@ def _validate(data: object, name: str) -> None:
     import fastjsonschema
 
     help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
+    if not isinstance(data, dict) or not data.keys() & {_VERSION_KEY, "name", "collective"}:
+        raise fail("E407", f"{name}: not a plan of hccc's", help=help)
     for field, value in _not_integers(data, schema()):
         what = f"{field}: {json.dumps(value)[:40]} is not an integer"
         raise fail("E407", f"{name}: {what}", help=help)
-    if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) not in _READ:
+    if data.get(_VERSION_KEY, PLAN_VERSION) not in _READ:
         version = str(data[_VERSION_KEY])[:40]
         message = f"{name}: a plan of version {version}; this hccc reads version {PLAN_VERSION}"
         raise fail("E407", message, help="compile it again from its source")
-    if isinstance(data, dict) and ("memory_domain" in data) == (data.get(_VERSION_KEY) == 1):
+    if ("memory_domain" in data) == (data.get(_VERSION_KEY) == 1):
         there = "memory_domain: not of version 1" if "memory_domain" in data else "no memory_domain"
         raise fail("E407", f"{name}: {there}", help=help)
-    if isinstance(data, dict) and data.get(_VERSION_KEY) == 1 and data.get("transport") == "mixed":
+    if data.get(_VERSION_KEY) == 1 and data.get("transport") == "mixed":
         raise fail("E407", f"{name}: transport: 'mixed' is not of version 1", help=help)
     try:
         _validator()(data)

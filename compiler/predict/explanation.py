@@ -24,6 +24,8 @@ from hccc.network.resource_names import names
 from hccc.predict import what_if
 from hccc.predict.advice import advice
 from hccc.predict.gap import Gap, gap
+from hccc.predict.nccl.rows import LibraryRow
+from hccc.predict.simulation import beside_of
 from hccc.sim import critical
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import prepare
@@ -62,6 +64,7 @@ def explain(
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
     guessed = estimates(machine, launch=request.costs.launch is None)
+    beside = beside_of(compiled.plan, topology, [request.size], request.costs.launch).rows
     return Explanation(
         compiled.plan,
         topology.name,
@@ -74,6 +77,7 @@ def explain(
         advice(compiled, topology, run),
         made.tuned if made else None,
         tuple(compiled.plan_names()),
+        beside[0] if beside else None,
     )
 
 
@@ -83,7 +87,7 @@ class Explanation:
 
     changes: None if there are too many instances to try any; estimates: figures that are estimated,
     not measured, and that the time depends on, in words; tuned: the alternatives compared for all
-    sizes; plans: the names of the plans chosen.
+    sizes; plans: the names of the plans chosen; library: what NCCL or RCCL would take.
     """
 
     plan: Plan
@@ -97,6 +101,7 @@ class Explanation:
     warnings: tuple[Problem, ...] = ()
     tuned: Tuned | None = None
     plans: tuple[str, ...] = ()
+    library: LibraryRow | None = None
 
     def __repr__(self) -> str:
         run = self.gap.run
@@ -138,6 +143,7 @@ class Explanation:
                     "resources": names(run.machine.topology, cut.resources),
                 },
             },
+            "library": None if self.library is None else asdict(self.library),
             "bottleneck": asdict(self.gap.bottleneck) if self.gap.bottleneck else None,
             "parts": self.gap.parts,
             "critical_path": {"steps": self.steps, **self.path},
@@ -161,6 +167,7 @@ class Explanation:
         yield f"  time         {us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
         share = least.time / run.time if run.time else 1.0
         yield f"  lower bound  {us(least.time)} µs, {percent(share)} % of it: {_why(least)}"
+        yield from self._library()
         if (b := self.gap.bottleneck) is not None:
             took = f"{us(b.load)} µs at its {b.capacity:g} GB/s, in use for {us(b.active)} µs"
             yield f"  bottleneck   {b.name}: {_bytes(b.bytes)}, {took}"
@@ -176,10 +183,28 @@ class Explanation:
             yield ""
             yield from self._weighed(self.tuned)
 
+    def _library(self) -> Iterator[str]:
+        """Yields the time of NCCL or RCCL, and a remedy where flags in the data make it less."""
+        other, run = self.library, self.gap.run
+        if other is None or not run.time:
+            return
+        name, times = other.library.value.upper(), other.time / run.time
+        yield f"  {name:<11}  {us(other.time)} µs, {times:.2f} times this, by {other.choice}"
+        if times < 1 and other.protocol.upper().startswith("LL"):
+            op = self.plan.collective.op.value.lower()
+            yield (
+                f"               {other.protocol} has flags in the data, so a step has less "
+                "latency; hccc's kernels have none of it."
+            )
+            yield (
+                "               Fewer steps help: "
+                f"`hccc synth CLUSTER --collective {op} -b {run.size}` looks for some"
+            )
+
     def _weighed(self, tuned: Tuned) -> Iterator[str]:
         yield "  chosen"
         yield from (f"    {line}" for line in report.range_lines(tuned, self.plans))
-        yield "  weighed: least time in µs of a call"
+        yield f"  weighed: {report.WEIGHED}"
         yield from (f"    {line}" for line in report.structure_lines(tuned))
 
     def _parts(self) -> Iterator[str]:

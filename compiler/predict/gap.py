@@ -80,7 +80,7 @@ class Gap:
 def gap(run: Run, limits: Limits) -> Gap:
     """Takes `run` apart. O(resources + uses + instances of the bottleneck)."""
     least = limits.at(run.size, run.request.costs)
-    busiest = _bottleneck(run)
+    busiest = bottleneck(run)
     launch = run.launch
     marks = np.array([least.time, 0.0, 0.0, 0.0, 0.0])
     if busiest is not None:
@@ -93,7 +93,7 @@ def gap(run: Run, limits: Limits) -> Gap:
     return Gap(run, least, busiest, parts)
 
 
-def _bottleneck(run: Run) -> Bottleneck | None:
+def bottleneck(run: Run) -> Bottleneck | None:
     machine = run.machine
     load = np.where(machine.links, run.carried / (machine.capacity * BYTES_PER_US), 0.0)
     if not load.any():

@@ -209,7 +209,7 @@ def simulate_sizes(
     each = sizes.all() if isinstance(sizes, Sizes) else checked_sizes(sizes)
     entries, missing = _baselines(compiled, topology, vs)
     rows: list[tuple[Figures, ...]] = []
-    beside = _library(compiled.plan, topology, each, call, library) if vs else _Beside()
+    beside = beside_of(compiled.plan, topology, each, call.launch, library) if vs else Beside()
     notes: dict[str, str] = {}
     missing |= beside.missing
     last: Run | None = None
@@ -240,7 +240,7 @@ def simulate_sizes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
+class Beside:
     """A library's row for each size, its description, and the reason if there is none."""
 
     rows: tuple[LibraryRow | None, ...] = ()
@@ -248,19 +248,26 @@ class _Beside:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def _library(
-    plan: Plan, topology: Topology, sizes: Sequence[int], call: Call, asked: VendorLibrary | None
-) -> _Beside:
-    """Predicts a library's calls. Raises UserError E466 for a requested library that does not run
-    there."""
+def beside_of(
+    plan: Plan,
+    topology: Topology,
+    sizes: Sequence[int],
+    launch: float | None,
+    asked: VendorLibrary | None = None,
+) -> Beside:
+    """Predicts a library's calls. launch: µs of a launch, None as the cluster says.
+
+    Raises:
+        UserError: E466 for a requested library that does not run there.
+    """
     library = asked or library_of(topology)
     if plan.collective.op is OpType.CUSTOM:
-        return _Beside()
+        return Beside()
     if library is None:
-        return _Beside(missing={"NCCL": UNKNOWN})
+        return Beside(missing={"NCCL": UNKNOWN})
     try:
         machine = machine_for(library, topology)
-        more = _launch(topology, call) - max(device.launch for device in topology.devices)
+        more = _launch(topology, launch) - max(device.launch for device in topology.devices)
         made = rows_of(
             replace(machine, floor=0.0),
             plan.collective.op,
@@ -270,14 +277,14 @@ def _library(
     except UserError as error:
         if asked:
             raise
-        return _Beside(missing={library.upper(): error.problem.message})
+        return Beside(missing={library.upper(): error.problem.message})
     found = tuple(r if size else None for r, size in zip(made, sizes, strict=True))
-    return _Beside(found, {library.upper(): AS_IT_IS})
+    return Beside(found, {library.upper(): AS_IT_IS})
 
 
-def _launch(topology: Topology, call: Call) -> float:
+def _launch(topology: Topology, launch: float | None) -> float:
     """Returns the µs of a launch; a library's time includes the usual launch."""
-    return float(topology.launch[:, 0].max()) if call.launch is None else call.launch
+    return float(topology.launch[:, 0].max()) if launch is None else launch
 
 
 class _Machines:

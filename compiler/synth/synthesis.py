@@ -252,7 +252,7 @@ class Synthesis(SizesSynthesis):
         algbw = self.size / (time * BYTES_PER_US) if time else 0.0
         how = f"{count_of(len(p), 'transfer')} in {count_of(self.chosen[0].steps, 'step')}"
         yield f"  chosen       {self.best.name}: {how}"
-        yield f"  simulated    {us(time)} µs, algbw {algbw:,.2f} GB/s"
+        yield f"  simulated    {us(time)} µs, algbw {algbw:,.2f} GB/s, compiled for this size alone"
         yield f"  lower bound  {us(bound.time)} µs, {self.share():.1%} of it: {bound.binding}"
         yield f"  seconds      {self.seconds:.2f}"
         width = max(len(candidate.name) for candidate in self.weighed)

@@ -83,6 +83,12 @@ def test_an_emitted_plan_can_be_compiled_checked_and_run(hccc: Hccc, tmp_path: P
     assert plan_json.load(tmp_path / "k" / "plan.json").name == "ring_allreduce"
 
 
+def test_a_file_that_was_written_is_named_with_its_bytes(hccc: Hccc, tmp_path: Path) -> None:
+    file = tmp_path / "ring.json"
+    code, stdout, _ = hccc(RING, "--emit=plan", "--tune=off", "-o", file)
+    assert (code, stdout) == (0, f"{file}: {file.stat().st_size:,} bytes\n")
+
+
 def test_options_reach_the_plan(hccc: Hccc) -> None:
     def plan(*options: str, of: str = RING) -> Any:
         return json.loads(hccc(of, "--emit=plan", "--tune=off", *options)[1])

@@ -30,6 +30,11 @@ def test_every_shell_of_the_page_gets_a_script(shell: str) -> None:
         ("hccc check x", "file,x"),
         ("hccc x.rccl --target cuda,h", "plain,cuda,hip"),
         ("hccc cluster show resccl-t", "plain,resccl-topo4"),
+        ("hccc sim x.rccl --cluster resccl-t", "plain,resccl-topo4"),
+        ("hccc sim --baseline nccl --collective alltoa", "plain,alltoall"),
+        ("hccc synth dgx-h100 --method rin", "plain,ring"),
+        ("hccc synth dgx-h100 --method comp", "plain,compose"),
+        ("hccc diff x.rccl ring_allr", "plain,ring_allreduce"),
     ],
 )
 def test_what_is_offered(words: str, offered: str) -> None:

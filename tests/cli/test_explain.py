@@ -259,6 +259,18 @@ def test_plans_are_explained_too(hccc: Hccc, tmp_path: Path) -> None:
     assert "where the time goes" in out and "--channels" not in out
 
 
+def test_it_says_what_nccl_would_take_and_why_it_is_faster(hccc: Hccc) -> None:
+    argv = ["explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", "dgx-h100", "--sizes=64K"]
+    code, out, _ = hccc(*argv, "-b", "64K")
+    assert code == 0 and "times this, by Ring LL" in out
+    assert "`hccc synth CLUSTER --collective allreduce -b 65536`" in out
+    code, out, _ = hccc(*argv, "-b", "256M", "--json")
+    library = json.loads(out)["library"]
+    assert code == 0 and library["library"] == "nccl" and library["protocol"] == "Simple"
+    code, out, _ = hccc(*argv, "-b", "256M")
+    assert "  NCCL " in out and "hccc synth" not in out
+
+
 def test_a_cluster_is_needed_and_of_the_right_size(hccc: Hccc) -> None:
     code, _, err = hccc("explain", EXAMPLES / "msccl" / "allreduce_ring_n8.xml")
     assert code == 2 and "E424" in err

@@ -48,6 +48,8 @@ def test_it_compiles_to_kernels(xml: Path, tmp_path: Path) -> None:
 
 def test_it_is_scheduled_anew(xml: Path) -> None:
     found = json.loads(hccc("check", str(xml), "--reschedule", "--tune=off", "--json"))
+    blocks = found["rescheduled"]["thread blocks per rank"]
+    assert blocks["after"] == found["thread_blocks_per_rank"]
     assert found["transport"] == "direct"
     steps = found["rescheduled"]["steps one after the other"]
     assert steps["after"] <= steps["before"]

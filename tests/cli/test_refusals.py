@@ -39,6 +39,8 @@ CASES: dict[str, tuple[list[str], str]] = {
     "output has other files": ([RING, "-o", "{foreign}"], "has files in it"),
     "binary": (["{binary}", "-o", "{out}"], "UTF-8"),
     "empty": (["{empty}", "-o", "{out}"], "empty"),
+    "JSON of something else": (["{other}", "-o", "{out}"], "not a plan of hccc's"),
+    "XML without an attribute": (["{xml}", "-o", "{out}"], 'write inplace="0"; it is 0 to 1'),
     "not a plan": (["{bad}", "-o", "{out}"], "not a plan"),
     "wrong program": (["{wrong}", "-o", "{out}"], "wrong.rccl"),
     "long name": (["x" * 5000, "-o", "{out}"], "name too long"),
@@ -107,6 +109,8 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tmp_path / "empty").write_text("")
     (tmp_path / "taken").write_text("mine")
     (tmp_path / "bad").write_text('{"hccc_plan": 1}')
+    (tmp_path / "other").write_text('{"a": 1}')
+    (tmp_path / "xml").write_text('<algo name="x">')
     header = 'ResCCLAlgo(nRanks=2, OpType="Allreduce"):\n'
     (tmp_path / "wrong.rccl").write_text(header + "    transfer(0, 1, 0, 0, rrc)\n")
     (tmp_path / "foreign").mkdir()

@@ -9,6 +9,8 @@ import numpy as np
 from hccc.driver.tune.tune import Tuned, TunedRange
 from hccc.ir import text as words
 
+WEIGHED = "least time in µs of a call (*: chosen, -: not simulated, by its start far slower)"
+
 
 def facts(tuned: Tuned) -> dict[str, object]:
     """Returns for JSON the structures with the least time (µs) of each at some sizes, and the
@@ -57,14 +59,26 @@ def range_lines(tuned: Tuned, names: Sequence[str]) -> Iterator[str]:
 
 
 def structure_lines(tuned: Tuned) -> Iterator[str]:
-    """Yields one line per structure, with its least time at some sizes; the fastest first."""
-    width = max(map(len, tuned.names))
+    """Yields a line for each structure, or for several of the same times, with the least time at
+    some sizes; the fastest first, and the chosen ones marked."""
+    used = {tuned.candidates[one.candidate].structure for one in tuned.ranges}
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for k in np.log(tuned.probed).mean(1).argsort(kind="stable").tolist():
+        shown = (f"{time:,.1f}" if np.isfinite(time) else "-" for time in tuned.probed[k])
+        alike.setdefault(tuple(shown), []).append(k)
+    names = [_names(tuned, same, used) for same in alike.values()]
+    width = max(map(len, names))
     sizes = "".join(f"  {words.size(size):>10}" for size in tuned.probes)
     yield f"{'':<{width}}{sizes}"
-    for k in np.log(tuned.probed).mean(1).argsort(kind="stable").tolist():
-        shown = [f"{time:,.1f}" if np.isfinite(time) else "-" for time in tuned.probed[k]]
-        times = "".join(f"  {time:>10}" for time in shown)
-        yield f"{tuned.names[k]:<{width}}{times}"
+    for name, times in zip(names, alike, strict=True):
+        yield f"{name:<{width}}" + "".join(f"  {time:>10}" for time in times)
+
+
+def _names(tuned: Tuned, same: Sequence[int], used: set[int]) -> str:
+    """Returns `* hpds, fuse auto (2 more alike)` of structures, a chosen one first."""
+    first = min(same, key=lambda k: k not in used)
+    more = f" ({len(same) - 1} more alike)" if same[1:] else ""
+    return f"{'*' if first in used else ' '} {tuned.names[first]}{more}"
 
 
 def _times(tuned: Tuned, tuned_range: TunedRange) -> tuple[list[int], list[float]]:

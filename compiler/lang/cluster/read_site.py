@@ -40,6 +40,7 @@ MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, of one file
 INSIDE = ("direct", "mesh", "switch", "port", "nic")
 TARGETS = ("nic", "port", "switch", "direct")
+EXAMPLES = {"nic": "[((0..3) -> 50)]", "leaf": "[((node1, node2) -> 100)]"}
 _NODES = frozenset({"nodes", "node", "nodecount", "nnodes", "numnodes"})  # for nodenum
 
 
@@ -90,7 +91,13 @@ class _Reader:
     def read(self, define: Define) -> None:
         """Reads one statement."""
         if reader := self.readers.get(define.name):
-            reader(define)
+            try:
+                reader(define)
+            except Mistake as mistake:
+                example = EXAMPLES.get(define.name)
+                if mistake.code == "E035" and mistake.help is None and example:
+                    mistake.help = f"for example `define {define.name} = {example}`"
+                raise
         elif define.name.startswith("node"):
             self._node(define)
         else:

@@ -262,6 +262,9 @@ def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake
     if "_DEFINE" in accepts and token.type == "NAME":
         message = f"every statement begins with `define`, not {found}"
         return Mistake("E030", message, place(token), _in_quotes(before, token, accepts))
+    if before in ("x", "X") and token.type == "NUMBER":
+        message = f"expected `*`, found `{before}`"
+        return Mistake("E030", message, place(before), f"nodes of so many GPUs: `2 * {token}`")
     wanted = [word for kind, word in SAID.items() if kind in accepts - A_VALUE]
     if accepts >= A_VALUE:
         wanted.insert(0, "a value")

@@ -175,7 +175,8 @@ class _Handler(ContentHandler):
         text = attrs.get(key)
         if text is None:
             if default is None:
-                raise self._wrong(f"the attribute {key} is missing")
+                help = f'write {key}="{lo}"; it is {lo} to {hi}'
+                raise self._wrong(f"the attribute {key} is missing", help)
             return default
         known = self._read.get((key, text, lo, hi))
         if known is not None:

@@ -100,6 +100,21 @@ def test_calls_too_long_to_simulate_have_no_time_and_are_refused_alone() -> None
         compiled("ring_allreduce", channels=1, sizes="1T")
 
 
+def test_structures_of_the_same_times_are_one_line_and_the_chosen_are_marked() -> None:
+    made = compiled("ring_allreduce", sizes="1K..64M")
+    assert made.tuned
+    lines = list(report.structure_lines(made.tuned))[1:]
+    times = [line.split()[-len(made.tuned.probes) :] for line in lines]
+    assert len({tuple(line) for line in times}) == len(lines) < len(made.tuned.names)
+    more = sum(int(line.partition(" (")[2].split()[0]) for line in lines if " more alike)" in line)
+    assert len(lines) + more == len(made.tuned.names)
+    used = {
+        made.tuned.names[made.tuned.candidates[r.candidate].structure] for r in made.tuned.ranges
+    }
+    marked = [line[2:].partition(" (")[0].split("  ")[0] for line in lines if line.startswith("* ")]
+    assert marked and set(marked) <= used
+
+
 def test_algorithms_of_one_name_are_told_apart_by_file() -> None:
     text = RING.read_text()
     names = ["a/one.rccl", "a/two.rccl"]

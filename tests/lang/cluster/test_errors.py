@@ -22,6 +22,8 @@ WRONG = {
     "comment only": ("# nothing\n", "E034:-", "no node is defined"),
     "no define": ("node1 = 4", "E030:1:1", "list of `define`s"),
     "second without define": (NODE + "nic = 4", "E030:3:1", "begins with `define`"),
+    "an x for a product": ("define node1 = 2 x 4", "E030:1:18", "expected `*`, found `x`"),
+    "a number for NICs": (NODE + "define nic = 2", "E035:3:14", "expected a list `[...]`, not 2"),
     "nothing defined": ("define node1 =", "E030:1:14", "the end of the file"),
     "stray": ("define node1 = 4;", "E031:1:17", "`;` is not in"),
     "negative": ("define node1 = -4", "E031:1:16", "`-` is not in"),
