@@ -103,24 +103,25 @@ class Comm {
 
   // The collectives. `count` is the elements of a block, as in hccc_runtime.h.
   void all_reduce(void *data, size_t count, const Reduction &by) {
-    if (size_ == 1 || !count) return;
+    if (!count) return;
+    if (size_ == 1) return reduce_alone(data, data, count, by);
     use("allreduce", -1, by.type, by.op);
-    check(library().hcccAllReduce(data, data, count, by.type, by.op,
-                                  handle(), nullptr));
+    const Op op(by, handle());
+    check(library().hcccAllReduce(data, data, count, by.type, op.number, handle(), nullptr));
   }
   void reduce(const void *send, void *receive, size_t count, const Reduction &by, int root) {
     if (!count) return;
-    if (size_ == 1) return copy(send, receive, count, by.type);
+    if (size_ == 1) return reduce_alone(send, receive, count, by);
     use("reduce", root, by.type, by.op);
-    check(library().hcccReduce(send, receive, count, by.type, by.op, root,
-                               handle(), nullptr));
+    const Op op(by, handle());
+    check(library().hcccReduce(send, receive, count, by.type, op.number, root, handle(), nullptr));
   }
   void reduce_scatter(const void *send, void *receive, size_t count, const Reduction &by) {
     if (!count) return;
-    if (size_ == 1) return copy(send, receive, count, by.type);
+    if (size_ == 1) return reduce_alone(send, receive, count, by);
     use("reducescatter", -1, by.type, by.op);
-    check(library().hcccReduceScatter(send, receive, count, by.type, by.op,
-                                      handle(), nullptr));
+    const Op op(by, handle());
+    check(library().hcccReduceScatter(send, receive, count, by.type, op.number, handle(), nullptr));
   }
   void broadcast(void *data, size_t count, hcccDataType_t of, int root) {
     if (size_ == 1 || !count) return;
@@ -161,9 +162,10 @@ class Comm {
     check(library().hcccAllGatherv(send, own, receive, lengths.data(), nullptr, of, handle(), nullptr));
   }
   void reduce_scatter_v(const void *send, void *receive, const Lengths &lengths, const Reduction &by) {
-    if (size_ == 1) return copy(send, receive, lengths[0], by.type);
+    if (size_ == 1) return reduce_alone(send, receive, lengths[0], by);
     use("reducescatterv", -1, by.type, by.op);
-    check(library().hcccReduceScatterv(send, lengths.data(), nullptr, receive, by.type, by.op, handle(), nullptr));
+    const Op op(by, handle());
+    check(library().hcccReduceScatterv(send, lengths.data(), nullptr, receive, by.type, op.number, handle(), nullptr));
   }
   void all_to_all_v(const void *send, const Lengths &sent, void *receive, const Lengths &received, hcccDataType_t of) {
     if (size_ == 1) return copy(send, receive, sent[0], of);
@@ -267,8 +269,36 @@ class Comm {
   }
 
   static void copy(const void *send, void *receive, size_t count, hcccDataType_t of) {
-    if (send != receive) memmove(receive, send, count * bytes_of(of));
+    if (send != receive) memmove(receive, send, count * c10::elementSize(torchs(of)));
   }
+
+  // Reduces what one rank gives, which is multiplied or stays what it is.
+  static void reduce_alone(const void *send, void *receive, size_t count, const Reduction &by) {
+    if (by.op != hcccPreMulSum) return copy(send, receive, count, by.type);
+    const at::ScalarType type = torchs(by.type), wide = c10::isFloat8Type(type) ? at::kFloat : type;
+    const auto of = [&](const void *data, int64_t elements) {
+      return at::from_blob(const_cast<void *>(data), {elements}, at::TensorOptions(type));
+    };
+    const at::Tensor values = of(send, static_cast<int64_t>(count)), scalar = of(by.scalar.data(), 1);
+    of(receive, static_cast<int64_t>(count)).copy_(values.to(wide) * scalar.to(wide));
+  }
+
+  // The reduction of one call, which is made where it has a scalar.
+  struct Op {
+    Op(const Reduction &by, hcccComm_t comm) : number(by.op), of(comm), made(by.op == hcccPreMulSum) {
+      void *scalar = const_cast<unsigned char *>(by.scalar.data());
+      if (made) check(library().hcccRedOpCreatePreMulSum(&number, scalar, by.type, hcccScalarHostImmediate, of));
+    }
+    ~Op() {
+      if (made) library().hcccRedOpDestroy(number, of);
+    }
+    Op(const Op &) = delete;
+    Op &operator=(const Op &) = delete;
+
+    hcccRedOp_t number;
+    const hcccComm_t of;
+    const bool made;
+  };
 
   // Loads libraries of one's own before the first call that they fit.
   void use(const char *collective, int root, int type, int op = -1) {

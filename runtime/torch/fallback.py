@@ -15,19 +15,22 @@ from typing import Any
 from hccc.base.dtypes import MOVED_AS, reduces
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
+from hccc.runtime.communicator.premul import PremulSum, premul_sum
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.torch.installed import torch
 from hccc.runtime.torch.kernels import Finder, additions
 
 dist: Any = torch.distributed
+PREMUL = "premul_sum"
 _OPS = {
     **{"SUM": "sum", "PRODUCT": "prod", "MAX": "max", "MIN": "min", "AVG": "avg"},
-    **{"BAND": "band", "BOR": "bor", "BXOR": "bxor"},
+    **{"BAND": "band", "BOR": "bor", "BXOR": "bxor", "PREMUL_SUM": PREMUL},
 }
 _WORDS = {n: getattr(torch, name) for n, name in MOVED_AS.items()}
 _TYPES = {torch.float8_e4m3fn: "float8e4m3", torch.float8_e5m2: "float8e5m2"}
 Body = Callable[[], object]
 Tensors = Sequence[Any]
+_Op = str | PremulSum
 
 
 def _raised(error: CommunicatorError) -> Exception:
@@ -35,18 +38,15 @@ def _raised(error: CommunicatorError) -> Exception:
     return made
 
 
-def _op_of(opts: Any) -> str:
-    """Returns the name of the ReduceOp of options."""
-    op = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-    return str(getattr(op, "op", op).name)
-
-
-def _reduction(dtype: Any, op: str) -> str:
-    """Returns hccc's name of what reduces a type. Raises TypeError."""
+def _reduction(dtype: Any, opts: Any) -> str | PremulSum:
+    """Returns what reduces a type, by the ReduceOp of options. Raises TypeError."""
+    wanted = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+    op = str(getattr(wanted, "op", wanted).name)
     found = _OPS.get(op)
     if found is None or not reduces(_name(dtype), found):
         raise TypeError(f"hccc: no ReduceOp.{op} of {dtype}")
-    return found
+    # The factor is as PyTorch pickles it; one that is a tensor it refuses.
+    return premul_sum(wanted.__getstate__()[1]) if found == PREMUL else found
 
 
 def _name(dtype: Any) -> str:
@@ -255,7 +255,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
             self._left -= 1
 
     def _call(
-        self, name: str, sent: Tensors, received: Tensors, op: str = "", root: int = -1
+        self, name: str, sent: Tensors, received: Tensors, op: _Op = "", root: int = -1
     ) -> None:
         """Makes a collective: `sent` and `received` are its buffers, in order."""
         buffers = [_flat(sent), None]
@@ -269,8 +269,8 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         given = [b if b is None or op else _moved(b) for b in buffers]
         of = next(b for b in given if b is not None)
         if self._comm is None:
-            if given[0] is not None and given[1] is not None and sent is not received:
-                given[1].copy_(given[0])
+            if given[0] is not None and given[1] is not None:
+                given[1].copy_(given[0] if isinstance(op, str) else given[0] * op.scalar)
         elif of.numel():
             self._load(name, of.dtype, op, root)
             words: dict[str, Any] = {"op": op} if op else {}
@@ -281,9 +281,10 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         if received:
             _spread(buffers[1], received)
 
-    def _load(self, name: str, dtype: Any, op: str, root: int) -> None:
+    def _load(self, name: str, dtype: Any, op: _Op, root: int) -> None:
         """Loads libraries of one's own before the first call that they fit."""
         assert self._comm is not None
+        op = op if isinstance(op, str) else PREMUL
         key = (name, dtype, op, root, additions())
         if key not in self._seen:
             self._seen.add(key)
@@ -292,18 +293,18 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
                 self._comm.load(Path(path))
 
     def _call_v(
-        self, name: str, sent: Tensors, received: Tensors, *blocks: Tensors, op: str = ""
+        self, name: str, sent: Tensors, received: Tensors, *blocks: Tensors, op: _Op = ""
     ) -> None:
         """Makes an uneven collective. blocks: tensors of the lengths that it takes."""
         flat = _flat(sent)
         into = torch.empty(sum(t.numel() for t in received), dtype=flat.dtype)
         given = [flat, into] if op else [_moved(flat), _moved(into)]
         if self._comm is None:
-            into.copy_(flat)
+            into.copy_(flat if isinstance(op, str) else flat * op.scalar)
         else:
             self._load(name, given[0].dtype, op, -1)
             lengths = ([t.numel() for t in of] for of in blocks)
-            words = {"op": op} if op else {}
+            words: dict[str, Any] = {"op": op} if op else {}
             getattr(self._comm, name)(*given, *lengths, **words)
         _spread(into, received)
 
@@ -316,7 +317,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         if any(one.is_sparse for one in given):
             raise TypeError("hccc: sparse tensors need the backend of C++")
-        ops = [_reduction(one.dtype, _op_of(opts)) for one in given]
+        ops = [_reduction(one.dtype, opts) for one in given]
 
         def body() -> None:
             for one, op in zip(given, ops, strict=True):
@@ -342,7 +343,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
     def reduce(self, tensors: Tensors, opts: Any = None) -> PythonWork:
         """Reduces a tensor into the root's."""
         own, root = [tensors[0].detach()], opts.rootRank
-        op = _reduction(own[0].dtype, _op_of(opts))
+        op = _reduction(own[0].dtype, opts)
         into = own if self._rank == root else []
         return self._go(opts, lambda: self._call("reduce", own, into, op, root), tensors)
 
@@ -401,7 +402,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
         """Reduces a tensor for each rank, of any lengths."""
         sent, received = [t.detach() for t in inputs[0]], [outputs[0].detach()]
-        op = _reduction(received[0].dtype, _op_of(opts))
+        op = _reduction(received[0].dtype, opts)
 
         def body() -> None:
             if len({t.numel() for t in sent}) == 1:
@@ -415,7 +416,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
     ) -> PythonWork:
         """Reduces a part of each tensor for each rank."""
         pairs = [(o.detach(), i.detach()) for o, i in zip(outputs, inputs, strict=True)]
-        ops = [_reduction(given.dtype, _op_of(opts)) for _, given in pairs]
+        ops = [_reduction(given.dtype, opts) for _, given in pairs]
         if any(i.numel() != o.numel() * self._n for o, i in pairs):
             raise ValueError("hccc: input tensor must be the output's size times world_size")
 

@@ -13,7 +13,7 @@ namespace hccc_torch {
 #define HCCC_TORCH_CALLS(CALL)                                                                  \
   CALL(hcccGetLastError) CALL(hcccCommInitRank) CALL(hcccCommSplit) CALL(hcccCommLoad) CALL(hcccCommCan) \
   CALL(hcccCommSetTimeout) CALL(hcccCommGetAsyncError) CALL(hcccCommDestroy) CALL(hcccCommAbort) \
-  CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce) CALL(hcccAllGather)                  \
+  CALL(hcccRedOpCreatePreMulSum) CALL(hcccRedOpDestroy) CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce) CALL(hcccAllGather)                  \
   CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)                 \
   CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccAllGatherv)                         \
   CALL(hcccReduceScatterv) CALL(hcccAllToAllv) CALL(hcccGroupStart) CALL(hcccGroupEnd)          \

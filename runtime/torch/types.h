@@ -5,6 +5,8 @@
 #include <hccc_runtime.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <array>
+#include <cstring>
 #include <string_view>
 
 namespace hccc_torch {
@@ -21,9 +23,11 @@ inline hcccDataType_t moved(const at::Tensor &tensor) {
   C10_THROW_ERROR(TypeError, c10::str("hccc: no elements of ", tensor.element_size(), " bytes"));
 }
 
+// scalar: of hcccPreMulSum, the bits of a value of the type.
 struct Reduction {
   hcccDataType_t type;
   hcccRedOp_t op;
+  std::array<unsigned char, 8> scalar{};
 };
 
 // kind: b of bool, i of integers, f of floats, c of complex numbers.
@@ -52,10 +56,11 @@ constexpr TypeRow TYPES[] = {
     {at::kComplexDouble, hcccComplex128, 'c'},
 };
 
-inline size_t bytes_of(hcccDataType_t type) {
+// Finds torch's type of one of that table.
+inline at::ScalarType torchs(hcccDataType_t type) {
   for (const TypeRow &row : TYPES)
-    if (row.type == type) return c10::elementSize(row.torch);
-  return 0;
+    if (row.type == type) return row.torch;
+  return at::ScalarType::Undefined;
 }
 
 // kinds: of the types that it reduces.
@@ -74,15 +79,33 @@ constexpr OpRow OPS[] = {
     {c10d::ReduceOp::BAND, "BAND", hcccBand, "bi"},
     {c10d::ReduceOp::BOR, "BOR", hcccBor, "bi"},
     {c10d::ReduceOp::BXOR, "BXOR", hcccBxor, "bi"},
-    {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", hcccSum, "ifc"},  // of multiplied values
+    {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", hcccPreMulSum, "if"},
 };
 
-// Finds what reduces a tensor. Throws TypeError.
+// Returns the factor of PREMUL_SUM as a value of a type. Throws ValueError where it is none.
+inline std::array<unsigned char, 8> scalar_of(at::ScalarType type, const c10d::ReduceOp &wanted) {
+  const auto *by = static_cast<c10d::PreMulSumSupplement *>(wanted.supplement_.get());
+  if (!by) C10_THROW_ERROR(ValueError, "hccc: PREMUL_SUM without a factor");
+  const at::Tensor given = by->tensor_factor.defined() ? by->tensor_factor.reshape({}).cpu()
+                                                       : at::scalar_tensor(by->double_factor, at::kDouble);
+  const at::Tensor made = given.to(type);
+  if (c10::isIntegralType(type, false) && !made.to(given.scalar_type()).equal(given))
+    C10_THROW_ERROR(ValueError, c10::str("hccc: PREMUL_SUM: ", given.item<double>(), " is no ", type));
+  std::array<unsigned char, 8> bits{};
+  memcpy(bits.data(), made.const_data_ptr(), made.nbytes());
+  return bits;
+}
+
+// Finds what reduces a tensor. Throws TypeError, and ValueError for a factor that the type has not.
 inline Reduction reduction_of(at::ScalarType type, const c10d::ReduceOp &wanted) {
   for (const OpRow &row : OPS) {
     if (row.torch != wanted.op_) continue;
     for (const TypeRow &of : TYPES)
-      if (of.torch == type && row.kinds.find(of.kind) != row.kinds.npos) return {of.type, row.op};
+      if (of.torch == type && row.kinds.find(of.kind) != row.kinds.npos) {
+        Reduction found = {of.type, row.op};
+        if (row.op == hcccPreMulSum) found.scalar = scalar_of(type, wanted);
+        return found;
+      }
     C10_THROW_ERROR(TypeError, c10::str("hccc: no ReduceOp.", row.name, " of ", type));
   }
   C10_THROW_ERROR(TypeError, "hccc: no such reduction");

@@ -15,7 +15,7 @@ import pytest
 
 import hccc.runtime.torch
 import hccc.torch
-from hccc.base.diagnostics import fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.runtime.torch.extension import extension
 from hccc.runtime.torch.installed import torch
 
@@ -110,11 +110,53 @@ def all_reduce_types() -> None:
         bits = torch.full((5,), 1 << _rank(), dtype=torch.int16)
         dist.all_reduce(bits, op)
         assert bits.tolist() == [expected] * 5, op
-    doubled = torch.ones(4)
-    dist.all_reduce(doubled, dist._make_nccl_premul_sum(2.0))
-    assert torch.equal(doubled, torch.full((4,), 2.0 * n))
     with pytest.raises(TypeError, match=r"no ReduceOp\.AVG of Bool"):
         dist.all_reduce(torch.ones(3, dtype=torch.bool), Op.AVG)
+
+
+def premultiplied() -> None:
+    """Sums what each rank gives times a factor of its own."""
+    n, r = _size(), _rank()
+    alone = dist.new_group([0])
+    factors = [0.5 + k for k in range(n)]
+    own, whole = dist._make_nccl_premul_sum(factors[r]), dist._make_nccl_premul_sum(3.0)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        given = [_random(n * 5, dtype=dtype, of=k) for k in range(n)]
+        expected = sum(one * factor for one, factor in zip(given, factors, strict=True))
+        for root in range(n):
+            x = given[r].clone()
+            dist.reduce(x, root, own)
+            assert torch.equal(x, expected if r == root else given[r])
+        x, part, uneven = given[r].clone(), torch.zeros(5, dtype=dtype), torch.zeros(1 + 4 * r)
+        dist.all_reduce(x, own)
+        assert torch.equal(x, expected)
+        dist.reduce_scatter_single(part, given[r], own)
+        assert torch.equal(part, expected[5 * r : 5 * r + 5])
+        dist.reduce_scatter(uneven, [torch.ones(1 + 4 * k) for k in range(n)], own)
+        assert torch.equal(uneven, torch.full_like(uneven, sum(factors)))
+    counts = torch.full((3,), r, dtype=torch.int32)
+    dist.all_reduce(counts, whole)
+    assert counts.tolist() == [3 * n * (n - 1) // 2] * 3
+    with pytest.raises((ValueError, UserError), match=r"0\.5 is no"):
+        dist.all_reduce(counts, dist._make_nccl_premul_sum(0.5))
+    with pytest.raises(TypeError, match=r"no ReduceOp\.PREMUL_SUM"):
+        dist.all_reduce(torch.ones(3, dtype=torch.bool), whole)
+    if r == 0:
+        x = torch.ones(4)
+        dist.all_reduce(x, whole, group=alone)
+        assert x.tolist() == [3.0] * 4
+    dist.barrier()
+
+
+def premultiplied_more() -> None:
+    """Checks factors and types that need the backend of C++."""
+    n = _size()
+    x = torch.ones(4)
+    dist.all_reduce(x, dist._make_nccl_premul_sum(torch.tensor([2.0])))
+    assert torch.equal(x, torch.full((4,), 2.0 * n))
+    c = torch.full((3,), complex(1, _rank()))
+    dist.all_reduce(c, dist._make_nccl_premul_sum(0.5))
+    assert torch.equal(c, torch.full((3,), complex(n / 2, n * (n - 1) / 4)))
 
 
 def layouts() -> None:

@@ -14,10 +14,18 @@ pytestmark = [pytest.mark.slow, needs_torch]
 COLLECTIVES = (
     *("all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter"),
     *("reduce_scatter", "all_to_all", "all_to_all_uneven", "messages", "coalesced", "objects"),
-    *("groups", "computing"),
+    *("groups", "computing", "premultiplied"),
 )
 MORE = (
-    *("all_reduce_types", "layouts", "futures", "registered", "profiled", "functional"),
+    *(
+        "all_reduce_types",
+        "premultiplied_more",
+        "layouts",
+        "futures",
+        "registered",
+        "profiled",
+        "functional",
+    ),
     *("monitored", "sparse", "refused", "allocated", "split", "two_backends"),
 )
 ALL = (*COLLECTIVES, *MORE)
