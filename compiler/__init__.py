@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hccc.base.version import __version__ as __version__
 
 if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they are public
+    from hccc.api.functions import balance as balance
     from hccc.api.functions import bound as bound
     from hccc.api.functions import check as check
     from hccc.api.functions import common_cluster as common_cluster
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
 
 _NAMES = {
     "hccc.api.functions": (
+        "balance",
         "bound",
         "check",
         "common_cluster",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from hccc.driver.outputs import Written
     from hccc.launch.measure import Measurement
     from hccc.pictures.canvas import Picture
+    from hccc.predict.balance import Speed
     from hccc.predict.bounds import Bounds
     from hccc.predict.difference import Difference
     from hccc.predict.explanation import Explanation
@@ -293,6 +294,27 @@ def bound(
     named = [collectives] if isinstance(collectives, str) else collectives
     ops = bounds.ALL if named is None else tuple(map(collective_named, named))
     return bounds.bounds(where, where.name or "the cluster", size, ops, root)
+
+
+@python_words
+def balance(speeds: Sequence[Speed], batch: int, *, least: int = 1) -> tuple[int, ...]:
+    """Divides a batch among ranks that compute at different speeds: in their proportions, in whole
+    numbers that add up to it, so that the slowest ends as soon as it can.
+
+    The same speeds give the same shares, in every process. Where each rank takes the mean over its
+    share, gradients are weighted by share / batch.
+
+    Args:
+        speeds: of each rank, what it does in a second; or of a short run `(samples, seconds)`.
+        batch: samples, tokens or whatever a step has, of all ranks.
+        least: what each rank takes at least.
+
+    Raises:
+        UserError: E410 a speed is no positive number; the batch is less than `least` for each.
+    """
+    from hccc.predict import balance
+
+    return balance.balance(speeds, batch, least)
 
 
 @python_words
