@@ -9,6 +9,8 @@ tp: every process has a part of each layer's heads and neurons, and the same dat
 pp: every process has some of the layers, and sends what they make to the next.
 
 --beside: trains from the same start by another backend too, and prints its losses and times.
+--slow RANK TIMES: that process computes everything so many times, as on a slower device. ddp and
+    fsdp train once more with the batch divided by `hccc.balance`, after a short run that measures.
 """
 
 import argparse
@@ -24,9 +26,9 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-import hccc.torch  # noqa: F401  (makes the backend "hccc")
+import hccc.torch  # (makes the backend "hccc")
 
-WIDTH, HEAD, WORDS, LENGTH, BATCH = 64, 16, 64, 32, 8
+WIDTH, HEAD, WORDS, LENGTH = 64, 16, 64, 32
 MICRO_BATCHES = 4  # of a batch that goes through a pipeline
 
 
@@ -68,10 +70,13 @@ def layers():
     return [nn.Embedding(WORDS, WIDTH), Block(), Block(), nn.Linear(WIDTH, WORDS)]
 
 
-def batch(step, part, parts):
-    """Makes the words of a part of a step's data, and those to answer: 7 times each, and 3 more."""
-    generator = torch.Generator().manual_seed(step * parts + part)
-    x = torch.randint(0, WORDS, (BATCH, LENGTH), generator=generator)
+def batch(step, samples, parts, part):
+    """Makes the words of a part of a step's data, and those to answer: 7 times each, and 3 more.
+
+    parts: samples of each part; all are of one batch, however it is divided.
+    """
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randint(0, WORDS, (samples, LENGTH), generator=generator).split(parts)[part]
     return x, (7 * x + 3) % WORDS
 
 
@@ -99,15 +104,44 @@ def shard(model, mesh, backend):
             one.set_allocate_memory_from_process_group_for_comm(True)
 
 
-def made(how, backend):
+class Burden:
+    """Computes what a step does again, as often as a slower device takes longer."""
+
+    def __init__(self, slow):
+        rank, times = slow
+        self.times = int(times) - 1 if int(rank) == dist.get_rank() else 0
+        self.model = nn.Sequential(*layers())
+
+    def compute(self, x, answer, times):
+        for _ in range(times):
+            loss_of(self.model(x), answer).backward()
+
+    def speed(self, size):
+        """Measures in a short run how many samples this process computes in how many seconds."""
+        x, answer = batch(0, size, [size], 0)
+        self.compute(x, answer, 1)
+        dist.barrier()
+        began = time.perf_counter()
+        self.compute(x, answer, 3 * (1 + self.times))
+        return 3.0 * size, time.perf_counter() - began
+
+
+def shares_of(burden, size):
+    """Divides the batch of all processes by how fast each is."""
+    speeds = [(0.0, 0.0)] * dist.get_world_size()
+    dist.all_gather_object(speeds, burden.speed(size))
+    return hccc.balance(speeds, size * len(speeds))
+
+
+def made(how, backend, shares, burden):
     """Makes the model parallel by a backend, and the function that learns from a step's data."""
-    n = dist.get_world_size()
+    rank, n = dist.get_rank(), dist.get_world_size()
     names, shape = {"2d": (("rows", "heads"), (n // 2, 2))}.get(how, (("all",), (n,)))
     mesh = init_device_mesh(
         "cpu", shape, mesh_dim_names=names, backend_override=dict.fromkeys(names, backend)
     )
     if how == "pp":
-        return pipeline(mesh)
+        return pipeline(mesh, shares[0])
     model = nn.Sequential(*layers())
     if how in ("tp", "2d"):
         split(model, mesh[names[-1]])
@@ -115,19 +149,22 @@ def made(how, backend):
         shard(model, mesh[names[0]], backend)
     if how == "ddp":
         model = DistributedDataParallel(model, process_group=mesh.get_group())
-    parts = {"tp": 1, "2d": n // 2}.get(how, n)
-    part = {"tp": 0, "2d": dist.get_rank() // 2}.get(how, dist.get_rank())
+    part = {"tp": 0, "2d": rank // 2}.get(how, rank)
+    parts = list(shares)[: {"tp": 1, "2d": n // 2}.get(how, n)]
+    # Gradients are averaged over processes, so that the mean of each counts by its share.
+    weight = parts[part] * len(parts) / sum(parts)
 
     def learn(step):
-        x, answer = batch(step, part, parts)
-        loss = loss_of(model(x), answer)
+        x, answer = batch(step, sum(parts), parts, part)
+        burden.compute(x, answer, burden.times)
+        loss = loss_of(model(x), answer) * weight
         loss.backward()
         return loss.detach()
 
     return model, learn
 
 
-def pipeline(mesh):
+def pipeline(mesh, size):
     """Makes a pipeline, of which this process has some layers, and the function that learns."""
     rank, n = dist.get_rank(), dist.get_world_size()
     all_ = layers()
@@ -136,7 +173,7 @@ def pipeline(mesh):
     schedule = ScheduleGPipe(stage, MICRO_BATCHES, loss_fn=loss_of)
 
     def learn(step):
-        x, answer = batch(step, 0, 1)
+        x, answer = batch(step, size, [size], 0)
         losses = []
         schedule.step(*([x] if rank == 0 else []), target=answer, losses=losses)
         # The last process alone knows the loss; the mean below is of all.
@@ -145,9 +182,9 @@ def pipeline(mesh):
     return own, learn
 
 
-def train(how, backend, steps):
+def train(how, backend, steps, shares, burden):
     """Trains the model; returns the mean loss of each step, and the median seconds of a step."""
-    model, learn = made(how, backend)
+    model, learn = made(how, backend, shares, burden)
     optimizer = torch.optim.AdamW(model.parameters(), 5e-3)
     losses, times = [], []
     for step in range(steps):
@@ -166,13 +203,26 @@ def main():
     ways = ("ddp", "fsdp", "tp", "2d", "pp")
     parser.add_argument("--parallel", nargs="+", choices=ways, default=["ddp"])
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=8, help="samples of a process")
     parser.add_argument("--beside", help="another backend, such as gloo")
+    parser.add_argument("--slow", nargs=2, metavar=("RANK", "TIMES"), default=(0, 1))
     given = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("hccc")
-    backends = ["hccc", *filter(None, [given.beside])]
+    burden = Burden(given.slow)
+    equal = [given.batch] * dist.get_world_size()
+    columns = {name: (name, equal) for name in ["hccc", *filter(None, [given.beside])]}
+    if int(given.slow[1]) > 1:
+        shares = shares_of(burden, given.batch)
+        columns["balanced"] = ("hccc", shares)
+        if dist.get_rank() == 0:
+            print("shares", *shares)
     for how in given.parallel:
-        found = {name: train(how, name, given.steps) for name in backends}
+        shown = {k: v for k, v in columns.items() if k != "balanced" or how in ("ddp", "fsdp")}
+        found = {
+            name: train(how, backend, given.steps, shares, burden)
+            for name, (backend, shares) in shown.items()
+        }
         if dist.get_rank() == 0:
             print(f"{how:5} " + "  ".join(f"{name:>8}" for name in found))
             for step in sorted({*range(0, given.steps, 5), given.steps - 1}):
