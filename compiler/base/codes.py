@@ -102,6 +102,11 @@ TABLE = (
         "A value is a number in some iterations and a list in others, or a list mixes unlike ones.",
     ),
     Code(
+        "E120",
+        "A step of a job does not fit the vendor clusters: a rank, part or vendor cluster in it.",
+        "docs/jobs.md has every step.",
+    ),
+    Code(
         "E130",
         "A program or a plan has another number of ranks than the cluster has GPUs.",
         "Give a cluster of as many GPUs as there are ranks.",
@@ -338,6 +343,13 @@ TABLE = (
         "Give two of one collective, of as many ranks and the same root.",
     ),
     Code("E480", "The ranks of a job did not meet, or lost each other."),
+    Code(
+        "E481",
+        "A job is given to what needs a plan: hccc checks, simulates, explains and draws jobs, but "
+        "does not run them yet.",
+        "Give it a program, as `hccc builtin hierarchical` writes one.",
+    ),
+    Code("E482", "A job's text says no vendor clusters, and no cluster is given.", "Add --cluster."),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),
     Code(

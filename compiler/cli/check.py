@@ -9,7 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
-from hccc.cli.options import algorithm_argument, command_options, compile_options, load
+from hccc.cli.options import algorithm_argument, command_options, compile_options, given, load
 from hccc.cli.progress import progress
 
 
@@ -32,11 +32,21 @@ def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **opt
     every message size, in place and out of place; and the order is told in which each element
     is summed. Of a directory it is the plan that is proved,
     and its files must be what that plan emits, and no others; nothing of it is compiled. The
-    kernels that the plan emits are run on the host, and all they do is held against the plan.
+    kernels that the plan emits are run on the host, and all they do is held against the plan. A
+    job's text needs --cluster; its steps are proved as a program's transfers are.
     """
     how = command_options(options)
     with progress():
-        compiled = load(algorithm, how, how.where(), checked=True)
+        from hccc.cli import jobs
+        from hccc.driver.inputs import opened
+
+        what = opened(algorithm)
+        found = jobs.job_in(what, how, given("orders", "time_phases"))
+    if found is not None:
+        jobs.check(found[0], as_json)
+        return
+    with progress():
+        compiled = load(what, how, how.where(), checked=True)
     from hccc.driver.orders import declared_orders
 
     declared = declared_orders(compiled.catalogue)

@@ -10,11 +10,13 @@ import click
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
+    CALL,
     algorithm_argument,
     call,
     call_options,
     command_options,
     compile_options,
+    given,
     load_simulated,
 )
 from hccc.cli.progress import progress
@@ -38,7 +40,18 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
     """
     how = command_options(options)
     with progress():
-        compiled, topology = load_simulated(algorithm, how)
+        from hccc.cli import jobs
+        from hccc.driver.inputs import opened
+
+        what = opened(algorithm)
+        found = jobs.job_in(what, how, given("time_phases", *CALL))
+        if found is not None:
+            from hccc.predict.job_explanation import explain_job
+
+            of_job = explain_job(*jobs.located(found), size)
+            report.as_json(of_job.facts()) if as_json else print(of_job.text())
+            return
+        compiled, topology = load_simulated(what, how)
         from hccc.api import functions as api
 
         explanation = api.explain(

@@ -358,7 +358,9 @@ def _printer(how: CommandOptions) -> Callable[[str, Any], None]:
     return on_pass
 
 
-def load_simulated(algorithm: Path, how: CommandOptions) -> tuple[Compiled, Topology | None]:
+def load_simulated(
+    algorithm: Path | Input, how: CommandOptions
+) -> tuple[Compiled, Topology | None]:
     """Compiles or reads an algorithm to be simulated, and loads the cluster of `--cluster`.
 
     Raises E424 before any work.

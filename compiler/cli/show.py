@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hccc.base.progress import tell
-from hccc.cli import report
+from hccc.cli import jobs, report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import command_options, compile_options, given, load, refuse
 from hccc.cli.progress import progress
@@ -60,7 +60,8 @@ def show(
     """Draw a program, plan, MSCCL XML, directory of kernels, or a .cluster.
 
     Pictures are the topology, the dependencies of a chunk, the pipeline, and the predicted
-    timeline. An .svg or .png holds one of them, an .html all.
+    timeline. Of a job there is a timeline, with two lanes for each vendor cluster. An .svg or .png
+    holds one of them, an .html all.
     """
     how = command_options(options)
     with progress():
@@ -71,6 +72,10 @@ def show(
 
         ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
         shown, topology = inputs.opened(algorithm), None
+        if (found := jobs.job_in(shown, how, given("time_phases"))) is not None:
+            jobs.draw(*jobs.located(found), output, what, trace, size)
+            _print_written(output, None, as_json)
+            return
         if isinstance(shown, inputs.ClusterInput):
             unused = [*how.given, *given("reschedule", "verify_each", "size")]
             why = f"{inputs.name_of(shown)} is a cluster"

@@ -94,7 +94,20 @@ def sim(
         raise fail("E467", "there is nothing to predict", help="give an ALGO, or --baseline nccl")
     how = command_options(options)
     with progress():
-        compiled, topology = load_simulated(algorithm, how)
+        from hccc.cli import jobs
+        from hccc.driver.inputs import opened
+
+        what = opened(algorithm)
+        found = jobs.job_in(what, how, given("vs", "time_phases", *CALL))
+        if found is not None:
+            from hccc.predict.jobs import simulate_job
+            from hccc.predict.simulation import Sizes
+
+            sizes = Sizes(minbytes, maxbytes, stepfactor)
+            of_job = simulate_job(*jobs.located(found), sizes)
+            report.as_json(of_job.facts()) if as_json else print(of_job.text())
+            return
+        compiled, topology = load_simulated(what, how)
         from hccc.api import functions as api
         from hccc.predict.simulation import Sizes
 

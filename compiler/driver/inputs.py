@@ -18,7 +18,8 @@ from hccc.base.files.plain import is_plain
 from hccc.base.files.reading import HEAD, read_text_in
 from hccc.base.interruptible import interruptible
 from hccc.driver.compiled import Compiled
-from hccc.ir import plan_json
+from hccc.ir import job_json, plan_json
+from hccc.ir.job import Job
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -27,6 +28,9 @@ from hccc.lang.cluster import load as cluster_language
 from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
+from hccc.lang.transfer.jobs import parse_job
+from hccc.network.vendor_clusters import vendor_clusters_of
+from hccc.passes.verify_job import verify_job
 from hccc.shipped import find as shipped
 
 
@@ -70,8 +74,16 @@ class ClusterInput:
     most: ClassVar[int] = cluster_language.MAX_BYTES
 
 
-Input = ProgramInput | PlanInput | XmlInput | DirectoryInput | ClusterInput
-Text = type[ProgramInput] | type[PlanInput] | type[XmlInput] | type[ClusterInput]
+@dataclass(frozen=True, slots=True)
+class JobInput:
+    """A job: its text or JSON, or what one was parsed to."""
+
+    job: Source | Job
+    most: ClassVar[int] = transfer.MAX_BYTES
+
+
+Input = ProgramInput | PlanInput | XmlInput | DirectoryInput | ClusterInput | JobInput
+Text = type[ProgramInput] | type[PlanInput] | type[XmlInput] | type[ClusterInput] | type[JobInput]
 
 
 def opened(given: object) -> Input:
@@ -84,8 +96,17 @@ def opened(given: object) -> Input:
         UserError: E401, E402, E404 it cannot be read; E410 it is nothing of these.
     """
     match given:
-        case ProgramInput() | PlanInput() | XmlInput() | DirectoryInput() | ClusterInput():
+        case (
+            ProgramInput()
+            | PlanInput()
+            | XmlInput()
+            | DirectoryInput()
+            | ClusterInput()
+            | JobInput()
+        ):
             return given
+        case Job():
+            return JobInput(given)
         case Program():
             return ProgramInput(given)
         case Plan():
@@ -127,11 +148,13 @@ def kind_of(text: str, name: str = "") -> Text:
     head = text[:HEAD]
     match head.lstrip("\ufeff \t\r\n")[:1]:
         case "{":
-            return PlanInput
+            return JobInput if re.match(r'\s*{\s*"hccc_job"', head) else PlanInput
         case "<":
             return XmlInput
     if re.search(r"^\s*(def\s+)?ResCCLAlgo\b", head, re.MULTILINE):
         return ProgramInput
+    if re.search(r"^\s*(def\s+)?HetCCLJob\b", head, re.MULTILINE):
+        return JobInput
     defines = re.search(r"^\s*define\b", head, re.MULTILINE)
     return ClusterInput if defines or name.endswith(".cluster") else ProgramInput
 
@@ -141,7 +164,13 @@ def name_of(given: Input) -> str:
     match given:
         case DirectoryInput(directory):
             return str(directory)
-        case ProgramInput(value) | PlanInput(value) | XmlInput(value) | ClusterInput(value):
+        case (
+            ProgramInput(value)
+            | PlanInput(value)
+            | XmlInput(value)
+            | ClusterInput(value)
+            | JobInput(value)
+        ):
             return value.name
 
 
@@ -149,6 +178,29 @@ def cluster_of(given: ClusterInput) -> Topology:
     """Returns the cluster that was given. Raises UserError for anything wrong with its text."""
     cluster = given.cluster
     return cluster if isinstance(cluster, Topology) else parse_cluster(cluster)
+
+
+@interruptible
+def job_of(given: JobInput, topology: Topology | None) -> Job:
+    """Reads and checks the job that was given; a text is over the vendor clusters of `topology`.
+
+    Raises:
+        UserError: E482 there is no cluster for a text, E438 one of another number of ranks for a
+        file; anything wrong with the job.
+    """
+    job = given.job
+    if isinstance(job, Source):
+        if job.text.lstrip("\ufeff \t\r\n").startswith("{"):
+            job = job_json.loads(job.text, job.name)
+        elif topology is None:
+            message = f"{job.name}: a job's text does not say its vendor clusters"
+            raise fail("E482", message, help="give --cluster, or a job's .json")
+        else:
+            job = parse_job(job, vendor_clusters_of(topology))
+    if topology is not None and len(topology) != job.clusters.n_ranks:
+        message = f"the job has {job.clusters.n_ranks} ranks, the cluster {len(topology)}"
+        raise fail("E130", message, help="give the cluster that it was made for")
+    return verify_job(job)
 
 
 def load_cluster(path: Path, failed: Sequence[str] = (), degraded: Sequence[str] = ()) -> Topology:

@@ -17,6 +17,7 @@ from hccc.driver.inputs import (
     ClusterInput,
     DirectoryInput,
     Input,
+    JobInput,
     PlanInput,
     ProgramInput,
     XmlInput,
@@ -66,6 +67,10 @@ def load(
             return _plans(text, options).read_from(directory)
         case XmlInput(text):
             return _xml(text, options, None if callable(topology) else topology)
+        case JobInput():
+            message = f"{name_of(given)} is a job, which hccc does not compile or run yet"
+            help = "hccc check, sim, explain and show take it; a program may be `hierarchical`"
+            raise fail("E481", message, help=help)
         case ClusterInput():
             help = "`hccc show` draws it; give a program, and this to --cluster"
             raise fail("E416", f"{name_of(given)} is a cluster, and no algorithm", help=help)

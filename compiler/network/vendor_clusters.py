@@ -80,7 +80,7 @@ def _border(t: Topology, of: I8, ranks: I8) -> I8:
         nearest = np.full(t.n_nodes, np.inf)
         np.minimum.at(nearest, t.node[ranks], far)
         return ranks[(nic >= 0) & (far <= nearest[t.node[ranks]])]
-    linked = np.intersect1d(ranks, t.link_src[of[t.link_src] != of[t.link_dst]])
+    linked: I8 = np.intersect1d(ranks, t.link_src[of[t.link_src] != of[t.link_dst]])
     return linked if len(linked) else ranks
 
 

@@ -43,7 +43,7 @@ def _named(error: UserError, job: Job, program: Program) -> UserError:
     pieces = program.collective.n_chunks // job.collective.n_chunks
     text = "a step here is a step of the job"
     if pieces > 1:
-        text += f"; borders cut a part into {pieces} chunks: {pieces * 3 + 1} is of part(3)"
+        text += f"; borders cut a part into {pieces} chunks: chunk k is of part(k // {pieces})"
     notes = [Note(text)]
     step = _step_in(error.problem.message)
     if step is not None and step < len(job):

@@ -162,6 +162,13 @@ def _drawn(subject: Subject, options: ShowOptions) -> Write:
     return _written(options.output, picture, lambda: subject.page((picture,)))
 
 
+def write_picture(output: Path, picture: Picture) -> None:
+    """Writes one picture to an .svg or .png, whole or not at all."""
+    suffix = output.suffix.lower()
+    pixels = picture.png() if suffix == ".png" else picture.svg.encode()
+    write_whole(output, lambda file: file.buffer.write(pixels))
+
+
 def _written(output: Path, picture: Picture, page: Callable[[], Page]) -> Write:
     """Returns the function that writes one picture in the form of the file's name."""
     suffix = output.suffix.lower()

@@ -18,6 +18,7 @@ from hccc.lang.transfer.syntax import (
 
 FUNCTIONS = ("transfer", "range", "min", "max", "abs", "len")
 OPS = ("recv", "rrc")
+JOB_CALLS = ("homColl", "c2cCpy", "c2cRed", "part")
 RESERVED = frozenset({*FUNCTIONS, *OPS, "True", "False"})
 TRANSFER = "transfer(srcRank, dstRank, step, chunkId, recv)"
 PARAMETERS = ("srcRank", "dstRank", "step", "chunkId", "op")
@@ -65,6 +66,9 @@ def value(expr: Expr) -> Expr:
         case CallExpr("range" as function, _, at) | CallExpr("transfer" as function, _, at):
             use = "after `for ... in`" if function == "range" else "as a statement of its own"
             raise Mistake("E013", f"{function}(...) can only stand {use}", at)
+        case CallExpr(function, at=at, own=None) if function in JOB_CALLS:
+            use = "in a step" if function == "part" else "as a statement of its own"
+            raise Mistake("E013", f"{function}(...) can only stand {use}", at)
         case Name("recv" as word, at) | Name("rrc" as word, at):
             raise Mistake("E014", f"`{word}` can only be the last value of a transfer", at)
     return expr
@@ -85,7 +89,7 @@ def steps(call: CallExpr) -> Steps:
 
 def transfer(call: CallExpr) -> TransferStmt:
     """Makes the statement of a `transfer(...)`."""
-    given = _arguments(call, PARAMETERS)
+    given = named_arguments(call, PARAMETERS)
     if (len(given) < len(PARAMETERS) and not call.keywords) or len(call.args) > len(PARAMETERS):
         message = f"transfer takes 5 values, this has {len(call.args)}"
         help = f"write `{TRANSFER}`, with `recv` or `rrc` at the end"
@@ -102,7 +106,7 @@ def arguments(call: CallExpr, function: FunctionDef) -> list[Expr]:
     """Returns the arguments of a function that the program defines, in the order of its
     parameters."""
     wanted = function.parameters
-    given = _arguments(call, wanted)
+    given = named_arguments(call, wanted)
     missing = [name for name in wanted if name not in given]
     if missing or len(call.args) > len(wanted):
         values = f"{len(wanted)} value{'' if len(wanted) == 1 else 's'}"
@@ -113,7 +117,7 @@ def arguments(call: CallExpr, function: FunctionDef) -> list[Expr]:
     return [value(given[name]) for name in wanted]
 
 
-def _arguments(call: CallExpr, parameters: Sequence[str]) -> dict[str, Expr]:
+def named_arguments(call: CallExpr, parameters: Sequence[str]) -> dict[str, Expr]:
     """Returns the arguments of a call by name, in the order written."""
     given = dict(zip(parameters, call.args, strict=False))
     for keyword in call.keywords:

@@ -20,7 +20,7 @@ from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective
 from hccc.lang.transfer import ranges
 from hccc.lang.transfer.budget import Budget, TooMuch
-from hccc.lang.transfer.checks import check_table, check_transfer
+from hccc.lang.transfer.checks import check_table
 from hccc.lang.transfer.expressions import Expressions
 from hccc.lang.transfer.iterations import EmittedRows, Frame
 from hccc.lang.transfer.lists import AnyValue
@@ -123,7 +123,7 @@ class _Evaluator:
         found = {i: self._expressions.value(stmt.args[i], frame) for i in stmt.order}
         values = [found[i] for i in range(len(stmt.args))]
         self._budget.spend(frame.n * 4)
-        check_transfer(stmt, values, self._collective)
+        self._sink.check(stmt, values, self._collective)
         self._budget.transfer(frame.n, stmt.at)
         chunk = self._sink.transfer(stmt, values, frame.n)
         if chunk:

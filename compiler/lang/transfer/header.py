@@ -54,7 +54,7 @@ def check_header(algorithm: ProgramSyntax, evaluate: Callable[[Expr], int]) -> H
 
     evaluate: computes an expression of the constants above the header.
     """
-    keys = _Keys(algorithm.pairs, algorithm.at, evaluate)
+    keys = HeaderKeys(algorithm.pairs, algorithm.at, evaluate, KEYS)
     n_ranks = keys.integer("nRanks", None, 1, MAX_RANKS)
     op, uneven = keys.op_type()
     gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
@@ -73,13 +73,21 @@ def check_header(algorithm: ProgramSyntax, evaluate: Callable[[Expr], int]) -> H
     )
 
 
-class _Keys:
-    def __init__(self, pairs: Sequence[Pair], at: At, evaluate: Callable[[Expr], int]) -> None:
+class HeaderKeys:
+    """The values of a header. known: the keys that it may have."""
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        at: At,
+        evaluate: Callable[[Expr], int],
+        known: Sequence[str],
+    ) -> None:
         self._at, self._evaluated = at, evaluate
         self._pairs: dict[str, Pair] = {}
         for pair in pairs:
-            if pair.key not in KEYS:
-                raise _unknown_key(pair)
+            if pair.key not in known:
+                raise _unknown_key(pair, known)
             if pair.key in self._pairs:
                 raise Mistake("E010", f"{pair.key} is given twice", pair.key_at)
             self._pairs[pair.key] = pair
@@ -159,8 +167,8 @@ class _Keys:
         return self.integer("Root", 0, 0, n_ranks - 1)
 
 
-def _unknown_key(pair: Pair) -> Mistake:
-    near = did_you_mean(pair.key, KEYS)
+def _unknown_key(pair: Pair, known: Sequence[str]) -> Mistake:
+    near = did_you_mean(pair.key, known)
     hint = f"did you mean {near[0]}? " if near else ""
-    help = f"{hint}the keys are {', '.join(KEYS)}"
+    help = f"{hint}the keys are {', '.join(known)}"
     return Mistake("E010", f"the header has no key `{clip(pair.key)}`", pair.key_at, help)

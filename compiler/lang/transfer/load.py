@@ -68,7 +68,7 @@ def parse(source: Source) -> Program:
     try:
         header, chunks = _run(_algorithm(source), TableSink())
     except Mistake as mistake:
-        raise _error(mistake, source) from None
+        raise located(mistake, source) from None
     table = _by_step(chunks)
     return Program(
         header.name,
@@ -102,7 +102,8 @@ def _run(algorithm: ProgramSyntax, sink: Sink) -> tuple[Header, list[EmittedRows
     return header, evaluate(algorithm.body, given, header.collective, sink)
 
 
-def _error(mistake: Mistake, source: Source) -> UserError:
+def located(mistake: Mistake, source: Source) -> UserError:
+    """Returns the error to show, with the values of loops and the calls around it."""
     if not isinstance(mistake, EvaluationFault):
         return mistake.in_source(source)
     if mistake.loops:

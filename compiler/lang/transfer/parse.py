@@ -73,10 +73,10 @@ def parse_text(text: str) -> ProgramSyntax:
 
 @cache
 def _parser() -> Lark:
-    return tables("hccc.lang.transfer", "transfer.lark", _SyntaxBuilder())
+    return tables("hccc.lang.transfer", "transfer.lark", SyntaxBuilder())
 
 
-class _SyntaxBuilder(Transformer[Token, Any]):
+class SyntaxBuilder(Transformer[Token, Any]):
     """Makes the value of each rule of transfer.lark; a method per alias."""
 
     def number(self, items: list[Token]) -> NumberExpr:

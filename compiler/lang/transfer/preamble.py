@@ -16,7 +16,11 @@ from hccc.lang.transfer.complaint import token_text
 from hccc.lang.transfer.syntax import FunctionDef
 from hccc.lang.transfer.tokens import Tokenizer
 
-HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
+PROGRAM, JOB = "ResCCLAlgo", "HetCCLJob"
+HEADERS = {
+    PROGRAM: 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):',
+    JOB: 'HetCCLJob(OpType="Allreduce", nParts=nClusters):',
+}
 
 
 class NameToken(Token):
@@ -28,35 +32,39 @@ class NameToken(Token):
     defining: str
 
 
-def program_tokens(text: str) -> Iterator[Token]:
-    """Yields the tokens of a program. From the first function on every name is a `NameToken`, and
-    the `def` of a function is a _FUNCTION token.
+def program_tokens(text: str, begin: str = PROGRAM) -> Iterator[Token]:
+    """Yields the tokens of a program, or of a job; begin: the name of its header.
+
+    From the first function on every name is a `NameToken`, and the `def` of a function is a
+    _FUNCTION token.
 
     Raises:
         Mistake: text that is no token, bad indentation, anything else above the header.
     """
-    return _named(_headed(Tokenizer(text).tokens()))
+    return _named(_headed(Tokenizer(text).tokens(), begin))
 
 
-def _headed(tokens: Iterator[Token]) -> Iterator[Token]:
+def _headed(tokens: Iterator[Token], begin: str) -> Iterator[Token]:
     """Yields the tokens, and checks the first of each line up to the header."""
     token: Token | None = next(tokens, None)
     while token is not None:
         if token.type == "_DEF":
             define, token = token, next(tokens, token)
-            if token.type == "NAME" and token != "ResCCLAlgo":
+            if token.type == "NAME" and token != begin:
                 yield from (Token.new_borrow_pos("_FUNCTION", define.value, define), token)
                 token = yield from _definition(tokens)
                 continue
             yield define
-            if token != "ResCCLAlgo":
-                raise _no_beginning(token, "; functions, `def f(x):`, may stand above it")
+            if token != begin:
+                raise _no_beginning(token, begin, "; functions, `def f(x):`, may stand above it")
         following = next(tokens, token)
-        if token == "ResCCLAlgo":
+        if token == begin:
             yield from (token, following)
             break
         if token.type != "NAME" or following.type not in ("_ASSIGN", "AUGMENT", "_COMMA"):
-            raise _no_beginning(token, "; only constants, `n = 8`, and functions may stand above")
+            raise _no_beginning(
+                token, begin, "; only constants, `n = 8`, and functions may stand above"
+            )
         yield from (token, following)
         for inner in tokens:
             yield inner
@@ -97,6 +105,7 @@ def _named(tokens: Iterator[Token]) -> Iterator[Token]:
         yield token
 
 
-def _no_beginning(token: Token, more: str) -> Mistake:
-    message = f"a program begins with ResCCLAlgo, not {token_text(token)}"
-    return Mistake("E010", message, place(token), f"for example `{HEADER}`{more}")
+def _no_beginning(token: Token, begin: str, more: str) -> Mistake:
+    noun = "job" if begin == JOB else "program"
+    message = f"a {noun} begins with {begin}, not {token_text(token)}"
+    return Mistake("E010", message, place(token), f"for example `{HEADERS[begin]}`{more}")

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I8
+from hccc.ir.collective import Collective
 from hccc.ir.program import TRANSFER
+from hccc.lang.transfer.checks import check_transfer
 from hccc.lang.transfer.iterations import EmittedRows
 from hccc.lang.transfer.syntax import TransferStmt, TransferTable
 from hccc.lang.transfer.values import Ints, Value, as_array
@@ -22,6 +24,10 @@ LINE, OP, STEP = FIELDS.index("line"), FIELDS.index("op"), FIELDS.index("step")
 
 class Sink(Protocol):
     """Makes the rows of emitted transfers."""
+
+    def check(self, stmt: TransferStmt, values: Sequence[Value], collective: Collective) -> None:
+        """Raises `EvaluationFault` for the first iteration whose values make no transfer."""
+        ...
 
     def transfer(
         self, stmt: TransferStmt, values: Sequence[Value], iterations: int
@@ -41,6 +47,10 @@ class Sink(Protocol):
 
 class TableSink:
     """Makes rows of a Program's table, as plain numbers: i4[n, 6], columns as in TRANSFER."""
+
+    def check(self, stmt: TransferStmt, values: Sequence[Value], collective: Collective) -> None:
+        """Checks ranks, chunk and step."""
+        check_transfer(stmt, values, collective)
 
     def transfer(self, stmt: TransferStmt, values: Sequence[Value], iterations: int) -> EmittedRows:
         """Returns one row per iteration."""
@@ -72,6 +82,10 @@ class SearchSink:
 
     wanted: tuple[int, int, int, int]
     line: int
+
+    def check(self, stmt: TransferStmt, values: Sequence[Value], collective: Collective) -> None:
+        """Checks ranks, chunk and step."""
+        check_transfer(stmt, values, collective)
 
     def transfer(
         self, stmt: TransferStmt, values: Sequence[Value], iterations: int

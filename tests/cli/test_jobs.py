@@ -1,0 +1,83 @@
+"""Jobs on the command line: checked, simulated, explained, drawn, and not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commandline import Hccc
+
+CLUSTER = ("--cluster", "hetccl-snu")
+
+
+@pytest.fixture
+def job(hccc: Hccc, tmp_path: Path) -> Path:
+    path = tmp_path / "job.rccl"
+    assert hccc("builtin", "hetccl", *CLUSTER, "-o", path)[0] == 0
+    return path
+
+
+def test_check(hccc: Hccc, job: Path, tmp_path: Path) -> None:
+    code, out, err = hccc("check", job, *CLUSTER)
+    assert (code, err) == (0, "")
+    assert "hetccl_allreduce: Allreduce over 16 ranks, a job over 2 vendor clusters" in out
+    assert "vendor cluster 1: amd, ranks 8–15, border 8–15; sends 2 parts, gets 2" in out
+    saved = tmp_path / "job.json"
+    assert hccc("builtin", "hetccl", *CLUSTER, "-o", saved)[0] == 0
+    assert hccc("check", saved)[1] == out
+    assert json.loads(hccc("check", saved, "--json")[1])["crossings"] == [[0, 2], [2, 0]]
+
+
+def test_sim_and_explain(hccc: Hccc, job: Path) -> None:
+    _, out, _ = hccc("sim", job, *CLUSTER, "-b", "1M", "-e", "4M")
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    assert [row[0] for row in rows] == ["1048576", "4194304"]
+    facts = json.loads(hccc("sim", job, *CLUSTER, "-b", "1M", "-e", "1M", "--json")[1])
+    assert f"{facts['results'][0]['time']:.2f}" == rows[0][1]
+    _, out, _ = hccc("explain", job, *CLUSTER, "-b", "1M")
+    assert "over the border 0 to 1: 1 MiB" in out
+
+
+def test_a_wrong_job_has_its_place(hccc: Hccc, job: Path) -> None:
+    job.write_text(job.read_text().replace("    c2cRed(1, 0, part(0))\n", ""))
+    code, _, err = hccc("check", job, *CLUSTER)
+    assert code == 1 and "error[E205]" in err and "^^^^" in err
+
+
+REFUSED = [
+    (("check", "JOB"), "E479"),
+    (("check", "JOB", *CLUSTER, "--channels", "2"), "E416"),
+    (("sim", "JOB"), "E479"),
+    (("sim", "JOB", *CLUSTER, "--vs"), "E416"),
+    (("explain", "JOB", *CLUSTER, "--window", "2"), "E416"),
+    (("JOB", "-o", "DIR", *CLUSTER), "E481"),
+    (("run", "JOB"), "E481"),
+]
+
+
+@pytest.mark.parametrize(("words", "code"), REFUSED)
+def test_what_it_refuses(
+    hccc: Hccc, job: Path, tmp_path: Path, words: tuple[str, ...], code: str
+) -> None:
+    places = {"JOB": job, "DIR": tmp_path / "kernels"}
+    status, _, err = hccc(*(places.get(word, word) for word in words))
+    assert status == 1 + (code == "E416") and code in err, err
+
+
+def test_a_file_of_another_number_of_ranks(hccc: Hccc, tmp_path: Path) -> None:
+    saved = tmp_path / "job.json"
+    hccc("builtin", "hetccl", *CLUSTER, "-o", saved)
+    assert "E130" in hccc("check", saved, "--cluster", "dgx-h100")[2]
+    assert "E424" in hccc("sim", saved)[2]
+
+
+def test_show(hccc: Hccc, job: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "job.svg"
+    code, out, err = hccc("show", job, *CLUSTER, "-o", picture)
+    assert (code, err) == (0, "") and str(picture) in out
+    drawn = picture.read_text()
+    assert "homColl(0, reduce, part(0))" in drawn and "over the border: reduce" in drawn
+    assert "E433" in hccc("show", job, *CLUSTER, "-o", tmp_path / "job.html")[2]
+    assert "E433" in hccc("show", job, *CLUSTER, "-o", picture, "--what", "dag")[2]
