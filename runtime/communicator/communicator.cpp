@@ -77,14 +77,6 @@ bool serves_both(const hccc_catalogue &c, hccc_call call, int size) {
          !c.shapes[one->plan]->stage;
 }
 
-// Returns the blocks of the largest buffer of any rank.
-int most_blocks(const hccc_library &library) {
-  int most = 1;
-  for (int r = 0; r < library.n_ranks; ++r)
-    most = std::max({most, library.input_blocks(r), library.output_blocks(r)});
-  return most;
-}
-
 // Returns the elements of a block that are copied at a time.
 size_t slice_of(size_t size, int blocks) {
   const size_t wanted = SLICE_BYTES / size / static_cast<size_t>(blocks);
@@ -151,6 +143,13 @@ struct Asking {
 };
 
 }  // namespace
+
+int most_blocks(const hccc_library &library) {
+  int most = 1;
+  for (int r = 0; r < library.n_ranks; ++r)
+    most = std::max({most, library.input_blocks(r), library.output_blocks(r)});
+  return most;
+}
 
 double timeout_of_environment() {
   const char *wanted = getenv("HCCC_TIMEOUT");
@@ -426,8 +425,9 @@ Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Setting
   Prepared made{&library, buffers_of(wanted, description, role(turn)), false, false, turn};
   if (gpu_) gpu_->check_buffers(made.buffers);
   if (description.touches_peers) {
-    const bool send = reaches(made.buffers.send, made.buffers.send_bytes);
-    made.copied = !reaches(made.buffers.receive, made.buffers.receive_bytes) || !send;
+    const auto copies = [&](const char *at, size_t bytes) { return bytes && !reaches(at, bytes); };
+    const bool send = copies(made.buffers.send, made.buffers.send_bytes);
+    made.copied = copies(made.buffers.receive, made.buffers.receive_bytes) || send;
   }
   if (made.buffers.in_place && (rooted(description.collective) || !serves(description, true))) {
     made.apart = strcmp(description.collective, "Broadcast") != 0;
@@ -556,6 +556,7 @@ bool Communicator::run(const Prepared &prepared, const Wanted &wanted, const Cal
   if (!(table ? table->longest() : called.count)) return false;
   try {
     if (agreed.inputs && perform_short(prepared, agreed, called)) return true;
+    if (!table && goes_as_messages(prepared, agreed, called)) return perform_messages(prepared, called), true;
     if (table) perform_blocks(prepared, *blocks, *table, called, wanted.stream);
     else perform(prepared, agreed, called, wanted.stream);
     return true;
@@ -653,7 +654,7 @@ bool Communicator::reset_flags() {
 // another call: at every rank, and nothing is lost.
 Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks) {
   const bool copied = prepared && prepared->copied;
-  Agreed found = {copied, !called.in_place, false, {}};
+  Agreed found = {copied, !called.in_place, false, false, {}};
   if (blocks) found.told.resize(told_words(n_ranks_) * static_cast<size_t>(n_ranks_));
   if (blocks && network_) return tell_hosts(*blocks, called, found.told), found;
   if (network_ || (gpu_ && !blocks)) return found;
@@ -667,14 +668,17 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
   store(own.called, called);
   if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
   found.inputs = prepared && !blocks && tell_input(*prepared, called);
-  own.turn.store(turn << 2 | uint64_t{found.inputs} << 1 | copied, std::memory_order_release);
+  found.reads = messages_ && messages_->reads_memory();
+  const uint64_t told = uint64_t{found.reads} << 2 | uint64_t{found.inputs} << 1 | copied;
+  own.turn.store(turn << 3 | told, std::memory_order_release);
   unmet_ = unmet;
   for (int r = 0; r < n_ranks_; ++r) {
     const Offer &offer = offer_of(r, turn, start, called);
     const uint64_t there = offer.turn.load(std::memory_order_relaxed);
     const Called other = hccc::load(offer.called);
     if (other.signature != called.signature) throw Error(hcccInvalidUsage, difference(r, other, called));
-    found.copied |= there & 1, found.inputs &= there >> 1 & 1, found.out_of_place |= !other.in_place;
+    found.copied |= there & 1, found.inputs &= there >> 1 & 1, found.reads &= there >> 2 & 1;
+    found.out_of_place |= !other.in_place;
     if (!blocks) continue;
     const size_t each = told_words(n_ranks_);
     const int64_t *its = host_->told_by(r, turn);
@@ -689,7 +693,7 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
 const Offer &Communicator::offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called) {
   const Offer &offer = host_->control(rank).offers[turn % 2];
   hccc_backoff backoff = {oversubscribed_, 0};
-  while (offer.turn.load(std::memory_order_acquire) >> 2 < turn) {
+  while (offer.turn.load(std::memory_order_acquire) >> 3 < turn) {
     if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
     hccc_back_off(backoff);
     const unsigned long long waited = hccc_clock() - start;
@@ -728,8 +732,7 @@ bool Communicator::perform_short(const Prepared &prepared, const Agreed &agreed,
   }
   HCCC_LOG(INFO, COLL, rank_, "%s: each rank does it for all", library.name);
   const char *type = name_of_type(called.type), *op = name_of_op(std::max(0, called.op));
-  const int status = short_calls_->run(failure_.fault(), type, op);
-  if (status == HCCC_TIMEOUT) throw_reason(called);
+  const int status = short_calls_->run(type, op);
   if (status != HCCC_OK) fail(hcccInternalError, text_of("%s: launch returned %d", library.name, status));
   if (prepared.buffers.receive)
     memcpy(prepared.buffers.receive, short_calls_->output(role(turn_)), prepared.buffers.receive_bytes);
@@ -846,6 +849,22 @@ void Communicator::complete(Exchange &exchange) {
     if (failure_.set(hcccSystemError, "no memory")) monitor_->notify(hcccSystemError, text_of("rank %d: no memory", rank_));
     messages_->cancel();
     throw Error(hcccSystemError, "no memory");
+  }
+}
+
+// Sends and receives what is part of a collective.
+void Communicator::exchange(const std::vector<Message> &messages) {
+  try {
+    Exchange exchange{messages.data(), messages.size(), timeout_};
+    messages_->begin(exchange);
+    messages_->complete(exchange, [this] { return monitor_->describe_silent(timeout_); });
+  } catch (const Error &error) {  // other ranks wait for this one
+    messages_->cancel();
+    if (failure_.code() != hcccSuccess) throw;
+    fail(error.code, error.what());
+  } catch (const std::bad_alloc &) {
+    messages_->cancel();
+    fail(hcccSystemError, "no memory");
   }
 }
 

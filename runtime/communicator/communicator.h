@@ -109,6 +109,7 @@ class Communicator {
   struct Agreed {
     bool copied, out_of_place;
     bool inputs;  // all ranks have told their inputs
+    bool reads;   // ranks may read each other's memory, as far as is known
     std::vector<int64_t> told;
   };
 
@@ -144,6 +145,9 @@ class Communicator {
   Agreed agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks);
   const Offer &offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called);
   bool tell_input(const Prepared &prepared, const Called &called) const;
+  bool goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const;
+  void perform_messages(const Prepared &prepared, const Called &called);
+  void exchange(const std::vector<Message> &messages);
   bool perform_short(const Prepared &prepared, const Agreed &agreed, const Called &called);
   [[noreturn]] void fail_late(const Called &called);
   void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,
@@ -203,6 +207,8 @@ class Communicator {
   bool oversubscribed_ = false;
 };
 
+// Returns the blocks of the largest buffer of any rank.
+int most_blocks(const hccc_library &library);
 // Returns HCCC_TIMEOUT, or 600 s. Throws Error.
 double timeout_of_environment();
 

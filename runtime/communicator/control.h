@@ -28,7 +28,9 @@ using CalledWords = std::atomic<uint64_t>[CALLED_WORDS];
 // What a rank calls, for the agreement on a call before a byte of it moves. There are two: no rank
 // is more than one call ahead of another.
 struct Offer {
-  std::atomic<uint64_t> turn;  // counts agreements, times 4; 1: some buffer is copied; 2: the input is told; the rest is written
+  // Counts agreements, times 8; 1: some buffer is copied; 2: the input is told; 4: the rank may read
+  // the others' memory. The rest is written before.
+  std::atomic<uint64_t> turn;
   CalledWords called;
 };
 

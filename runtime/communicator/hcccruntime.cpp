@@ -27,6 +27,7 @@
 #include "mapper.cpp"
 #include "messages.cpp"
 #include "monitor.cpp"
+#include "moved_calls.cpp"
 #include "multipliers.cpp"
 #include "network.cpp"
 #include "parts.cpp"

@@ -26,6 +26,7 @@ std::string elements(uint64_t count, int type) {
 }
 
 std::string with_tag(int tag) {
+  if (tag == MOVED_TAG) return " of a collective";
   if (tag <= TOLD_TAG) return " of its blocks";
   return tag == HCCC_ANY_TAG ? " with any tag" : text_of(" with tag %d", tag);
 }

@@ -22,6 +22,7 @@ namespace hccc {
 // later call: what was told of one that was refused may still come.
 constexpr int TOLD_TAG = -2;
 inline int told_tag(uint64_t number) { return TOLD_TAG - static_cast<int>(number & 0xfffffff); }
+constexpr int MOVED_TAG = -(1 << 29);  // of a block of a collective; lower than those
 
 // A send or a receive as its caller makes it.
 struct Message {
@@ -67,6 +68,8 @@ class Messages {
 
   // Checks that what a rank sends to itself is received in the same group. Throws Error.
   void check_own(const Message *messages, size_t n) const;
+  // Returns whether this rank may read the others' memory, as far as is known. No message is under way.
+  bool reads_memory() const { return parts_.reads_memory(); }
   // Begins an exchange: its messages come behind those of earlier ones. It must be completed.
   void begin(Exchange &exchange);
   // Returns when an exchange is done. silent: says which ranks stand still, for the error at the

@@ -44,6 +44,8 @@ Parts::~Parts() {
   for (void *one : taken_) host_.heap().give(one);
 }
 
+bool Parts::reads_memory() const { return secret_ && std::find(reads_.begin(), reads_.end(), Reads::NO) == reads_.end(); }
+
 Buffer Parts::place_of(const char *at, size_t bytes, int other) const {
   if (here_[static_cast<size_t>(other)]) return {Where::HERE, reinterpret_cast<uint64_t>(at)};
   if (registrations_.reach_of(at, bytes) == Reach::HEAP)

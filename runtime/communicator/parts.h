@@ -30,6 +30,8 @@ class Parts {
   Parts(const Parts &) = delete;
   Parts &operator=(const Parts &) = delete;
 
+  // Returns whether the environment lets ranks read each other's memory, and the system has refused none so far.
+  bool reads_memory() const;
   // Makes the record of a transfer to a peer and returns where it is in this rank's heap. Throws
   // Error.
   uint64_t begin(Sender &sender, int peer);

@@ -68,8 +68,9 @@ bool ShortCalls::begin(const Library &library, const hccc_call &call, int size) 
   return true;
 }
 
-int ShortCalls::run(hccc_fault *fault, const char *type, const char *op) {
-  const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), static_cast<int>(n_), ranks_.data(), fault, 0};
+int ShortCalls::run(const char *type, const char *op) {
+  const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), static_cast<int>(n_), ranks_.data(), &fault_,
+                          0};
   return library_->description().launch(&comm, &call_, type, op, nullptr);
 }
 

@@ -31,8 +31,8 @@ class ShortCalls {
   // Returns where the input of a part goes.
   char *input(int part) const { return static_cast<char *>(locals_[static_cast<size_t>(part)].input); }
   void set_scalar(int part, uint64_t bits) { locals_[static_cast<size_t>(part)].scalar = bits; }
-  // Runs all parts. Returns an hccc_status.
-  int run(hccc_fault *fault, const char *type, const char *op);
+  // Runs all parts; that waits for nobody, and no failure of others stops it. Returns an hccc_status.
+  int run(const char *type, const char *op);
   const char *output(int part) const { return static_cast<const char *>(locals_[static_cast<size_t>(part)].output); }
 
  private:
@@ -52,6 +52,7 @@ class ShortCalls {
   size_t scratch_bytes_ = 0;  // of a rank
   const Library *library_ = nullptr;
   hccc_call call_ = HCCC_CALL_INIT;
+  hccc_fault fault_ = {};
 };
 
 }  // namespace hccc
