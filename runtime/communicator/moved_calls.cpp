@@ -27,10 +27,11 @@ Route route_of(const std::string &collective, int rank, int peer, int root) {
 
 }  // namespace
 
-// Returns whether a call goes as messages: all ranks say the same. What is gathered by all is sent best by kernels, as
-// each rank then writes the block that it has just read.
+// Returns whether a call goes as messages: all ranks say the same. What a user has loaded runs as it was written. What is
+// gathered by all is sent best by kernels, as each rank then writes the block that it has just read.
 bool Communicator::goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const {
   const hccc_library &library = prepared.library->description();
+  if (!prepared.library->standard()) return false;
   const std::string collective = library.collective;
   if (collective != "Broadcast" && collective != "Scatter" && collective != "Gather" && collective != "Alltoall")
     return false;

@@ -47,9 +47,9 @@ def test_a_wrong_job_has_its_place(hccc: Hccc, job: Path) -> None:
 
 
 REFUSED = [
-    (("check", "JOB"), "E479"),
+    (("check", "JOB"), "E482"),
     (("check", "JOB", *CLUSTER, "--channels", "2"), "E416"),
-    (("sim", "JOB"), "E479"),
+    (("sim", "JOB"), "E482"),
     (("sim", "JOB", *CLUSTER, "--vs"), "E416"),
     (("explain", "JOB", *CLUSTER, "--window", "2"), "E416"),
     (("JOB", "-o", "DIR", *CLUSTER), "E481"),
