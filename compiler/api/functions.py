@@ -127,7 +127,8 @@ def check(
     Of a directory of kernels the files are compared with what its plan emits, too (`sources`).
     What the plan emits is run on the host and compared with what the plan says (`validated`);
     nothing of the directory is compiled.
-    Takes what `compile` takes, a Plan, and what was compiled, whose plan is proved again.
+    Takes what `compile` takes, a Plan, and what was compiled, whose plan is proved again. Without
+    a cluster the plan is as the program's header says: nothing is chosen.
 
     Raises:
         UserError: the first proof that fails, or anything wrong with what is given.
@@ -140,7 +141,7 @@ def check(
         compiled = compile(
             algorithm,
             replace(options or Options(), prove=True),
-            cluster=cluster,
+            cluster=cluster or assumed.as_written,
             reschedule=reschedule,
             on_pass=on_pass,
         )

@@ -32,8 +32,9 @@ def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **opt
     every message size, in place and out of place; and the order is told in which each element
     is summed. Of a directory it is the plan that is proved,
     and its files must be what that plan emits, and no others; nothing of it is compiled. The
-    kernels that the plan emits are run on the host, and all they do is held against the plan. A
-    job's text needs --cluster; its steps are proved as a program's transfers are.
+    kernels that the plan emits are run on the host, and all they do is held against the plan.
+    Without --cluster the plan is as the program's header says: nothing is chosen. A job's text
+    needs --cluster; its steps are proved as a program's transfers are.
     """
     how = command_options(options)
     with progress():
@@ -46,7 +47,7 @@ def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **opt
         jobs.check(found[0], as_json)
         return
     with progress():
-        compiled = load(what, how, how.where(), checked=True)
+        compiled = load(what, how, how.load_cluster(), checked=True)
     from hccc.driver.orders import declared_orders
 
     declared = declared_orders(compiled.catalogue)

@@ -34,7 +34,6 @@ from hccc.sim.costs import PROTOCOLS
 
 if TYPE_CHECKING:
     from hccc.interop.export_msccl import XmlOptions
-    from hccc.ir.program import Program
 
 # Made as the header says without --cluster: the same on every cluster, or for other tools, which
 # cannot express all that might be chosen.
@@ -175,7 +174,9 @@ def _compiled(
     algorithms: Sequence[Path], how: CommandOptions, name: str, targets: Sequence[str]
 ) -> Compiled:
     """Compiles or reads the algorithms. targets: what is made of them."""
-    site = _as_written if targets[0] in AS_WRITTEN and not how.cluster else how.where(*targets)
+    from hccc.driver.assumed import as_written
+
+    site = as_written if targets[0] in AS_WRITTEN and not how.cluster else how.where(*targets)
     if len(algorithms) > 1:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
         return load_library(algorithms, how, site, name)
@@ -183,10 +184,6 @@ def _compiled(
 
     check_name(name)
     return renamed(load(algorithms[0], how, site), name)
-
-
-def _as_written(program: Program) -> None:
-    """Makes no cluster: nothing is chosen."""
 
 
 def _for_msccl(how: CommandOptions) -> CommandOptions:

@@ -67,6 +67,10 @@ def host_cluster(program: Program) -> Topology:
     return replace(cluster_of([each] * nodes), name=f"{name}{ASSUMED}")
 
 
+def as_written(program: Program) -> None:
+    """Makes no cluster: a program is compiled as its header says, and nothing is chosen."""
+
+
 def tuned_for(
     options: Options, targets: Sequence[str] = ()
 ) -> Callable[[Program], Topology | None]:
