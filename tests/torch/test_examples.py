@@ -1,4 +1,5 @@
-"""examples/training: the script runs under torchrun, to gloo's losses."""
+"""examples/training and inference: scripts run under torchrun, to gloo's losses and one process's
+answers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _printed(n: int, script: str, *options: str) -> list[list[str]]:
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
     searched = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     found = subprocess.run(
-        [sys.executable, *words, f"examples/training/{script}.py", *options],
+        [sys.executable, *words, f"examples/{script}.py", *options],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, searched))},
         cwd=ROOT,
         capture_output=True,
@@ -36,7 +37,7 @@ def _printed(n: int, script: str, *options: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(("n", "ways"), some([(2, ALL), (4, (*ALL, "2d"))], 2))
 def test_models_learn_as_with_gloo(n: int, ways: Sequence[str]) -> None:
-    lines = _printed(n, "train", "--steps", "20", "--beside", "gloo", "--parallel", *ways)
+    lines = _printed(n, "training/train", "--steps", "20", "--beside", "gloo", "--parallel", *ways)
     heads = [k for k, line in enumerate(lines) if line[1:] == ["hccc", "gloo"]]
     assert [lines[k][0] for k in heads] == list(ways)
     for begin, end in pairwise([*heads, len(lines)]):
@@ -50,7 +51,7 @@ def test_models_learn_as_with_gloo(n: int, ways: Sequence[str]) -> None:
 
 
 def test_a_balanced_batch_has_the_losses_of_the_whole() -> None:
-    lines = _printed(2, "train", "--steps", "6", "--batch", "24", "--slow", "1", "4")
+    lines = _printed(2, "training/train", "--steps", "6", "--batch", "24", "--slow", "1", "4")
     shares, head, *steps, times = lines
     assert shares[0] == "shares"
     first, second = map(int, shares[1:])
@@ -66,7 +67,9 @@ def test_a_balanced_batch_has_the_losses_of_the_whole() -> None:
 def test_deepspeed_learns_as_with_gloo() -> None:
     found = {
         backend: [
-            line for line in _printed(2, "zero", "--backend", backend) if line[:1] == ["ZeRO"]
+            line
+            for line in _printed(2, "training/zero", "--backend", backend)
+            if line[:1] == ["ZeRO"]
         ]
         for backend in ("hccc", "gloo")
     }
@@ -75,3 +78,10 @@ def test_deepspeed_learns_as_with_gloo() -> None:
         losses = [[float(word) for word in line[2:]] for line in (ours, gloos)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-3)
         assert losses[0][-1] < losses[0][0] / 2  # it learns
+
+
+@pytest.mark.parametrize("n", some([2, 4], 2))
+def test_answers_of_two_halves_are_those_of_one_process(n: int) -> None:
+    lines = _printed(n, "inference/serve", "--prompts", "3", "--words", "8", "--beside", "gloo")
+    told = ["3", "of", "3", "answers", "are", "those", "of", "one", "process"]
+    assert [line for line in lines if "answers" in line] == [["hccc:", *told], ["gloo:", *told]]
