@@ -14,6 +14,8 @@ from hccc.cli.progress import progress
 from hccc.cli.types import File, HostRanks
 from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
+_PLATFORMS = ("cpu", "cuda", "hip")
+
 
 @click.command(
     short_help="Make the library of a standard collective.",
@@ -32,6 +34,7 @@ from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 @click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Of elements.")
 @click.option("--op", type=click.Choice(OPS), default="sum", help="Of what reduces.")
+@click.option("--platform", type=click.Choice(_PLATFORMS), default="cpu", help="What computes.")
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Copy the library to a file.")
 def standard(
     ranks: tuple[tuple[int, ...], ...],
@@ -39,10 +42,11 @@ def standard(
     root: int,
     dtype: str,
     op: str,
+    platform: str,
     output: Path | None,
 ) -> None:
     """Make the library of a standard collective for the CPUs of one host, or of several that a
-    network joins, and print its file.
+    network joins, or for the GPUs of one, and print its file.
 
     A communicator runs this when a call has no library: built-in algorithms, proved, the best for
     each size by the figures of HCCC_CLUSTER (a file of `hccc profile --device cpu`), or usual ones.
@@ -53,9 +57,11 @@ def standard(
     n_ranks = sum(map(len, ranks))
     if root >= n_ranks:
         raise click.BadParameter(f"{root} is no rank of {n_ranks}.", param_hint="'--root'")
+    if platform != "cpu" and len(ranks) > 1:
+        raise click.BadParameter("GPUs are of one host.", param_hint="'--ranks'")
     with progress():
         op_type, uneven = spelled(collective) or (OpType.ALLREDUCE, False)
-        made = build_standard(op_type, ranks, [dtype], [op], root, uneven=uneven)
+        made = build_standard(op_type, ranks, [dtype], [op], root, uneven=uneven, platform=platform)
         if output is not None:
             from hccc.base.files.writing import beside, check_place, named_errors
 

@@ -39,6 +39,8 @@ define device = {{vendor => "cpu", name => "a usual host", reduce => 204, block 
     (32 MiB -> (13.1, 14.3)), (64 MiB -> (10.1, 14.3)), (128 MiB -> (8.35, 8.6)),
     (512 MiB -> (6.59, 6.73))]}}
 """
+# A node of GPUs, as they are most often.
+_GPUS = {"cuda": "H100", "hip": "MI300X"}
 _HOST = "define node{number} = {ranks}\ndefine cores = {cores}\n"
 _LINKS = "define bandwidth = {{mesh => [((0..{last}) -> (53.6, 1, 0.0175))]}}\n"
 _NETWORK = "define latency = {nic => 30us}\n"
@@ -91,8 +93,8 @@ def _shape(program: Program) -> tuple[int, int]:
     return max(1, program.collective.n_ranks // gpus), gpus
 
 
-def cluster_of(hosts: Sequence[int]) -> Topology:
-    """Returns hosts of so many ranks each: this one, or several.
+def cluster_of(hosts: Sequence[int], platform: str = "cpu") -> Topology:
+    """Returns hosts of so many ranks each: this one, or several; or one of so many GPUs.
 
     Raises:
         UserError: E424 the file of HCCC_CLUSTER has another number of ranks; what is wrong with it.
@@ -102,8 +104,12 @@ def cluster_of(hosts: Sequence[int]) -> Topology:
         made = load_cluster(Path(file))
         if len(made) != ranks:
             message = f"{VARIABLE}: {file} has {len(made)} ranks, and {ranks} are asked for"
-            raise fail("E424", message, help=f"`hccc profile --device cpu --ranks {ranks}`")
+            measured = f"`hccc profile --device cpu --ranks {ranks}`"
+            help = measured if platform == "cpu" else f"a node of {ranks} GPUs"
+            raise fail("E424", message, help=help)
         return made
+    if platform != "cpu":
+        return _parsed(f"define node1 = {ranks}\ndefine device = {_GPUS[platform]}\n")
     if len(hosts) > 1:
         return usual_hosts(hosts)
     return _parsed(text_of(hosts, len(os.sched_getaffinity(0))))

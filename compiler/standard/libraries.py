@@ -25,6 +25,7 @@ from hccc.ir.topology import Topology
 from hccc.passes.renumber import renumber
 from hccc.passes.verify import verify
 from hccc.proofs.prove import check_plan
+from hccc.runtime.communicator.gpu_kernels import find_gpu_compiler
 from hccc.runtime.communicator.kernels import built
 from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct
@@ -102,8 +103,9 @@ def build_standard(
     root: int = 0,
     *,
     uneven: bool = False,
+    platform: str = "cpu",
 ) -> Path:
-    """Builds a collective's library for the CPU, for each type and reduction (where nothing is
+    """Builds a collective's library for a platform, for each type and reduction (where nothing is
     reduced, for each width), and returns its file in the user's cache. hosts: the ranks of each,
     in a row or not.
 
@@ -111,9 +113,11 @@ def build_standard(
         UserError: E412 to E414 it cannot be built; E424, and anything wrong with the cluster of
         HCCC_CLUSTER.
     """
-    if not compiler_tag() and not has_built(f"{_name(op, uneven)}_cpu"):
+    if platform != "cpu":
+        find_gpu_compiler(platform)
+    elif not compiler_tag() and not has_built(f"{_name(op, uneven)}_cpu"):
         find_compiler()  # says so before seconds of work
-    where = cluster_of([len(ranks) for ranks in hosts])
+    where = cluster_of([len(ranks) for ranks in hosts], platform)
     numbers = [*chain(*hosts)]
     in_a_row = numbers == [*range(len(numbers))]
     place = kernels(
@@ -123,8 +127,9 @@ def build_standard(
         uneven=uneven,
         reductions=reductions,
         numbers=() if in_a_row else numbers,
+        platform=platform,
     )
-    return built(place, dtypes, reductions)
+    return built(place, dtypes, reductions, platform)
 
 
 def kernels(
@@ -135,13 +140,14 @@ def kernels(
     uneven: bool = False,
     reductions: Sequence[str] = (),
     numbers: Sequence[int] = (),
+    platform: str = "cpu",
 ) -> Path:
-    """Emits a collective's kernels for the CPU into the user's cache, and returns their directory.
-    Arguments are those of `standard_library`.
+    """Emits a collective's kernels for a platform into the user's cache, and returns their
+    directory. The other arguments are those of `standard_library`.
 
     Raises:
         UserError: E413 there is no place for them.
     """
-    cpu = next(target for target in TARGETS if target.name == "cpu")
+    target = next(target for target in TARGETS if target.name == platform)
     made = standard_library(op, where, root, uneven=uneven, reductions=reductions, numbers=numbers)
-    return kept(outputs.kernels(made, [cpu]))
+    return kept(outputs.kernels(made, [target]))

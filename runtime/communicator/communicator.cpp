@@ -299,10 +299,9 @@ bool Communicator::first_of_host() const {
   return true;
 }
 
-// Returns whether a call that no library does may have one made: a collective on the CPU.
+// Returns whether a call that no library does may have one made.
 bool Communicator::makes(const Wanted &wanted) const {
   if (!wanted.collective || !StandardLibrary::serves(wanted.collective) || is_own(wanted.op)) return false;
-  if (strcmp(host_->target(), "cpu") != 0) return false;
   return rooted(wanted.collective) || wanted.root == -1;
 }
 
@@ -310,8 +309,8 @@ bool Communicator::makes(const Wanted &wanted) const {
 StandardLibrary Communicator::standard(const Wanted &wanted) const {
   Wanted its = wanted;
   const bool turns = !strcmp(wanted.collective, "Broadcast") || !strcmp(wanted.collective, "Reduce");
-  if (turns && !network_) its.root = 0;
-  return StandardLibrary(its, hosts());
+  if (turns && !network_ && !gpu_) its.root = 0;
+  return StandardLibrary(its, hosts(), host_->target(), gpu_ ? device()->arch() : "");
 }
 
 hcccCan_t Communicator::can(const Wanted &wanted) const {

@@ -1,6 +1,8 @@
 // device.cpp: the calling thread's device.
 #include "device.h"
 
+#include <stdlib.h>
+
 #include <exception>
 #include <thread>
 
@@ -33,6 +35,15 @@ const char *Device::name() const {
     case hcccrtPlatformHIP: return "hip";
     default: return "host";
   }
+}
+
+std::string Device::arch() const {
+  if (const char *wanted = getenv("HCCC_GPU_ARCH")) return wanted;
+  hcccrtDeviceProp found;
+  const OnDevice on(*this);
+  if (hcccrtGetDeviceProperties(&found, number) == hcccrtSuccess) return found.arch;
+  hcccrtGetLastError();
+  return "";
 }
 
 OnDevice::OnDevice(const Device &device) : before_(Device::current()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <tuple>
 
 #include "../device/include/hcccrt.h"
@@ -15,6 +16,9 @@ struct Device {
   // Returns the calling thread's device. Throws Error.
   static Device current();
   const char *name() const;  // of its platform, as libraries name their targets
+  // Returns what its kernels are compiled for: HCCC_GPU_ARCH, or its own kind ("sm_90"); "" where it does
+  // not say. Throws Error.
+  std::string arch() const;
   bool operator<(const Device &other) const {
     return std::tie(platform, number) < std::tie(other.platform, other.number);
   }

@@ -205,9 +205,9 @@ bool StandardLibrary::serves(const char *collective) {
   return false;
 }
 
-StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of)
-    : collective_(wanted.collective), hosts_(hosts_text(host_of)), root_(wanted.root),
-      n_ranks_(static_cast<int>(host_of.size())), of_type_(wanted.type), of_op_(wanted.op) {
+StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of, const std::string &target,
+                                 const std::string &arch)
+    : collective_(wanted.collective), hosts_(hosts_text(host_of)), target_(target), root_(wanted.root), n_ranks_(static_cast<int>(host_of.size())), of_type_(wanted.type), of_op_(wanted.op) {
   for (char &c : collective_) c = static_cast<char>(tolower(c));
   const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" ||
                        collective_ == "reducescatterv" || collective_ == "reduce";
@@ -219,12 +219,13 @@ StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &h
   if (hosts_.size() > MOST_HOSTS_TEXT)
     name = text_of("%d-%016llx-%s", n_ranks_, static_cast<unsigned long long>(hash_of(hosts_)), collective_.c_str());
   if (root_ >= 0) name += "-" + std::to_string(root_);
-  if (!figures && hosts_.find('+') == std::string::npos) packaged_ = packaged(name + ".so");
+  if (target_ != "cpu") name = target_ + "-" + name;
+  else if (!figures && hosts_.find('+') == std::string::npos) packaged_ = packaged(name + ".so");
   name += "-" + type_ + (reduces ? "-" + op_ : "");
   if (figures) name += text_of("-%08x", static_cast<unsigned>(figures >> 32));
   identity_ = hash_of(name);
   const std::string version = text_of("%d-%d-%016llx", HCCC_RUNTIME_VERSION, HCCC_ABI,
-                                      static_cast<unsigned long long>(hash_of(processor())));
+                                      static_cast<unsigned long long>(hash_of(target_ == "cpu" ? processor() : arch)));
   file_ = directory(version) + "/" + name + ".so";
 }
 
@@ -234,7 +235,8 @@ std::string StandardLibrary::text() const {
   if (root_ >= 0) made += ", root " + std::to_string(root_);
   if (hosts_.find(',') != std::string::npos) return made + ", for hosts of ranks " + hosts_;
   if (hosts_.find('+') != std::string::npos) return made + ", for hosts of " + hosts_ + " ranks";
-  return made + ", for " + hosts_ + (n_ranks_ == 1 ? " rank" : " ranks");
+  made += ", for " + hosts_ + (n_ranks_ == 1 ? " rank" : " ranks");
+  return target_ == "cpu" ? made : made + " on " + target_;
 }
 
 bool StandardLibrary::in_cache() const { return only_ours(file_, S_IFREG); }
@@ -266,6 +268,7 @@ std::vector<std::string> StandardLibrary::command() const {
     words.push_back(word);
   if (!op_.empty()) words.insert(words.end(), {"--op", op_});
   if (root_ >= 0) words.insert(words.end(), {"--root", std::to_string(root_)});
+  if (target_ != "cpu") words.insert(words.end(), {"--platform", target_});
   return words;
 }
 

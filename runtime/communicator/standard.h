@@ -13,9 +13,11 @@ namespace hccc {
 // The library of a call without one: which it is, and where it lies.
 class StandardLibrary {
  public:
-  // host_of: of each rank, numbered in the order of their lowest ranks. Throws Error where there is no
-  // place for it that only this user can write to.
-  StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of);
+  // host_of: of each rank, numbered in the order of their lowest ranks; target: what its kernels are
+  // for; arch: the kind of GPU, "" on the CPU. Throws Error where there is no place for it that only
+  // this user can write to.
+  StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of, const std::string &target,
+                  const std::string &arch);
 
   // Returns whether calls of a collective get such a library. HCCC_STANDARD=0 turns them off.
   static bool serves(const char *collective);
@@ -39,7 +41,7 @@ class StandardLibrary {
   bool in_cache() const;
   std::vector<std::string> command() const;
 
-  std::string collective_, hosts_, type_, op_, file_, packaged_;
+  std::string collective_, hosts_, target_, type_, op_, file_, packaged_;
   int root_, n_ranks_, of_type_, of_op_;
   uint64_t identity_ = 0;
 };

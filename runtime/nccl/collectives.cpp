@@ -50,12 +50,14 @@ void check_call(const Call &call, ncclComm_t comm) {
   if (is_own(call.op)) multiplied(comm, call.op);
 }
 
-// Returns why a call is the vendor's; empty: it is hccc's.
-std::string why_vendor(const Call &call, ncclComm_t comm) {
+// Returns why a call is the vendor's; empty: it is hccc's. On a GPU no standard library is made for what
+// the vendor's has.
+std::string why_vendor(const Call &call, ncclComm_t comm, bool has) {
   hcccCan_t can = hcccCanNot;
   const auto op = is_own(call.op) ? hcccPreMulSum : static_cast<hcccRedOp_t>(std::max(call.op, 0));
   must(runtime().hcccCommCan(comm->of, call.collective, call.root, type_of(call), op, &can));
-  return can == hcccCanNot ? "no library of kernels does it" : "";
+  const bool made = can == hcccCanNow || (can != hcccCanNot && (!has || on_cpu(comm)));
+  return made ? "" : "no library of kernels does it";
 }
 
 // Makes a call by libhccc, or by the vendor. has: whether the vendor's library has such a function.
@@ -63,7 +65,7 @@ template <class Own, class Theirs>
 ncclResult_t made(const Call &call, ncclComm_t comm, bool has, const Own &own, const Theirs &theirs) {
   return caught(comm, [&] {
     check_call(call, comm);
-    const std::string why = comm->vendor ? why_vendor(call, comm) : "";
+    const std::string why = comm->vendor ? why_vendor(call, comm, has) : "";
     if (comm->vendor)
       HCCC_LOG(INFO, COLL, comm->rank, "%s: by %s", call.text().c_str(),
                why.empty() ? "hccc" : ("the vendor's library, as " + why).c_str());

@@ -26,3 +26,9 @@ from tests.cli.commandline import Hccc
 def test_usage(hccc: Hccc, ranks: str, root: str, why: str) -> None:
     code, out, err = hccc("standard", "--ranks", ranks, "--collective", "broadcast", "--root", root)
     assert code == 2 and not out and why in " ".join(err.split())
+
+
+def test_gpus_of_several_hosts(hccc: Hccc) -> None:
+    words = ("--ranks", "1+1", "--collective", "broadcast", "--platform", "cuda")
+    code, out, err = hccc("standard", *words)
+    assert code == 2 and not out and "GPUs are of one host" in " ".join(err.split())

@@ -53,6 +53,34 @@ def library(plan: Plan, place: Path, runtime: Path) -> Path:
     return made
 
 
+COMPILER = """#!/bin/sh
+source= copy=$(mktemp -d)
+trap 'rm -r "$copy"' EXIT
+for word; do
+  shift
+  case $word in
+  -arch=*|-Xcompiler=*|-I*|-DHCCC_KERNEL_NAME=*) ;;
+  *.cu) source=$word;;
+  *) set -- "$@" "$word";;
+  esac
+done
+case " $* " in
+*" --version "*) echo "a compiler that stands for nvcc";;
+*" -shared "*) g++ -O1 "$@" -pthread '{runtime}' -Wl,-rpath,'{place}';;
+*) cp -r "${{source%/*}}"/* "$copy"
+   cat '{launch}' "${{source%/*}}/hccc/gpu_launch.h" > "$copy/hccc/gpu_launch.h"
+   g++ -x c++ "$copy/${{source##*/}}" -O1 -fPIC -pthread -fvisibility=hidden -D__device__= "$@";;
+esac
+"""
+
+
+def compiler(place: Path, runtime: Path) -> None:
+    """Writes a script that takes nvcc's options, and compiles for the CPU against that runtime."""
+    launch = HERE / "working_launch.h"
+    place.write_text(COMPILER.format(runtime=runtime, place=runtime.parent, launch=launch))
+    place.chmod(0o700)
+
+
 def environment(runtime: Path, has: str = "vmm descriptor", **more: str) -> dict[str, str]:
     """Returns the environment of ranks on that runtime. has: as FAKE_CUDA of working_cuda.cpp."""
     return {

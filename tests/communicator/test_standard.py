@@ -20,8 +20,10 @@ from hccc.runtime.communicator.communicator import Can, Result
 from hccc.runtime.communicator.runtime_library import build
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
+from tests.communicator import cuda
 from tests.communicator.conftest import Library
 from tests.communicator.test_calls import performs, plan_of
+from tests.communicator.test_cuda import CudaRank, OnDevice
 from tests.communicator.world import alone, loaded, run, start
 
 ROOT = Path(__file__).parents[2]
@@ -369,3 +371,48 @@ def test_ranks_of_hosts_are_named(ranks: int, hosts: Callable[[int], int], named
     )
     for can, text in made.outcomes().values():
         assert can is Can.MAKE and f"for hosts of {named}" in text
+
+
+def on_gpus(c: Communicator) -> list[Can]:
+    """Makes calls of standard collectives on the stand-in for a GPU; returns what there was."""
+    rank, n = CudaRank(c), c.n_ranks
+    found = [c.can("all_reduce", "int32")]
+    for make in (rank.empty, rank.foreign):
+        x = make(1000)
+        x[:] = np.arange(1000) + rank.c.rank
+        rank.all_reduce(x, x)
+        rank.wait()
+        assert np.array_equal(x, np.arange(1000) * n + n * (n - 1) // 2)
+    one = OnDevice(rank.empty(3))
+    one.of[:] = rank.c.rank
+    c.broadcast(one, 1)
+    rank.wait()
+    assert one.of.tolist() == [1] * 3
+    return [*found, c.can("all_reduce", "int32"), c.can("broadcast", "int32", root=1)]
+
+
+def no_compiler_for_gpus(c: Communicator) -> str:
+    rank = CudaRank(c)
+    x = rank.empty(3)
+    with pytest.raises(CommunicatorError) as caught:
+        rank.all_reduce(x, x)
+    assert c.error is Result.SUCCESS
+    return caught.value.text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not cuda.have_compiler(), reason="no g++")
+def test_gpus(runtime: Path, fresh: Mapping[str, str], tmp_path: Path) -> None:
+    """Made by a compiler that stands for nvcc; found by a second start without one."""
+    gpus = {**fresh, "HCCC_GPU_ARCH": f"sm_{uuid.uuid4()}"}
+    del gpus[host.VARIABLE]
+    environment = cuda.environment(runtime, **gpus, NVCC=str(tmp_path / "nvcc"))
+    text = run(2, no_compiler_for_gpus, environment=environment)[0]
+    assert "that does allreduce of int32, sum, for 2 ranks on cuda" in text
+    assert "no compiler for CUDA found (looked for nvcc) (install it" in text
+    cuda.compiler(tmp_path / "nvcc", runtime)
+    wanted = [Can.MAKE, Can.NOW, Can.NOW]
+    assert run(2, on_gpus, environment=environment) == [wanted] * 2
+    (tmp_path / "nvcc").unlink()
+    again = [Can.LOAD, Can.NOW, Can.NOW]
+    assert run(2, on_gpus, environment={**environment, **NO_MAKER}) == [again] * 2
