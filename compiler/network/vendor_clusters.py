@@ -79,7 +79,8 @@ def _border(t: Topology, of: I8, ranks: I8) -> I8:
         far = np.where(nic >= 0, t.shared.alpha[nic], np.inf)
         nearest = np.full(t.n_nodes, np.inf)
         np.minimum.at(nearest, t.node[ranks], far)
-        return ranks[(nic >= 0) & (far <= nearest[t.node[ranks]])]
+        near: I8 = ranks[(nic >= 0) & (far <= nearest[t.node[ranks]])]
+        return near
     linked: I8 = np.intersect1d(ranks, t.link_src[of[t.link_src] != of[t.link_dst]])
     return linked if len(linked) else ranks
 

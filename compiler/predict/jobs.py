@@ -170,7 +170,7 @@ class JobMachine:
         key = a.tobytes(), b.tobytes()
         if key not in self._hops:
             pairs, at = np.unique(np.stack([a, b]), axis=1, return_inverse=True)
-            share = np.bincount(at.reshape(-1), weights=self._shares)
+            share = np.bincount(at.reshape(-1), weights=self._shares).astype(np.float64)
             found = routes(self.topology, pairs[0].astype(np.int32), pairs[1].astype(np.int32))
             used = [found.uses.index[x:y] for x, y in pairwise(found.uses.ptr.tolist())]
             cost = [1 / (found.capacity[u] * BYTES_PER_US) for u in used]
