@@ -349,7 +349,9 @@ TABLE = (
         "does not run them yet.",
         "Give it a program, as `hccc builtin hierarchical` writes one.",
     ),
-    Code("E482", "A job's text says no vendor clusters, and no cluster is given.", "Add --cluster."),
+    Code(
+        "E482", "A job's text says no vendor clusters, and no cluster is given.", "Add --cluster."
+    ),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),
     Code(
