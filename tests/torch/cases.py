@@ -122,7 +122,8 @@ def premultiplied() -> None:
     own, whole = dist._make_nccl_premul_sum(factors[r]), dist._make_nccl_premul_sum(3.0)
     for dtype in (torch.float32, torch.bfloat16, torch.float64):
         given = [_random(n * 5, dtype=dtype, of=k) for k in range(n)]
-        expected = sum(one * factor for one, factor in zip(given, factors, strict=True))
+        scaled = [one * factor for one, factor in zip(given, factors, strict=True)]
+        expected = torch.stack(scaled).sum(0)
         for root in range(n):
             x = given[r].clone()
             dist.reduce(x, root, own)
