@@ -126,8 +126,8 @@ def proofs(compiled: Compiled, declared: DeclaredOrders | None, whole: bool) -> 
     rows = [(proof.name, proof.claim, f"({figures(proof)})") for proof in compiled.proofs]
     if not compiled.catalogue.alone:
         rows = list(_plans(compiled))
-    if cluster := cluster_text(compiled):
-        rows.insert(0, ("cluster", cluster))
+    if compiled.topology is not None:
+        rows.insert(0, ("cluster", cluster_text(compiled) or ""))
     rows += [*(_sums(declared, whole) if declared else ()), *_origin(compiled)]
     width = max(9, *(len(name) for name, *_ in rows))
     for name, claim, *over in rows:

@@ -270,7 +270,6 @@ HCCC_API hcccResult_t hcccCommQuery(hcccComm_t comm, unsigned long long *made, u
     if (done) *done = now.done - std::min<uint64_t>(now.done, launched);
     if (comm->of.failure().code() != hcccSuccess)
       throw Error(comm->of.failure().code(), comm->of.failure().text());
-    if (const std::string refused = comm->of.refusal(); !refused.empty()) throw Error(hcccInvalidUsage, refused);
     if (now.made != now.done || now.running || launched) state = hcccInProgress;
   });
   return result == hcccSuccess ? state : result;

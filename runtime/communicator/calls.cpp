@@ -133,6 +133,8 @@ void Calls::run_waiting(uint64_t id) {
       return make(inside, own.place, messages->data(), messages->size());
     inside.begin();
     of_.call(own.request.wanted(), own.place.settings);
+  } catch (const RefusedCall &error) {
+    of_.tell_later(text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const Error &error) {
     of_.abort(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const std::exception &error) {

@@ -366,8 +366,8 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
   share(timeout_s);
   for (int r = 0; r < n_ranks_; ++r)
     if (const Asked &one = all[static_cast<size_t>(r)]; one.identity != own.identity)
-      throw Error(hcccInvalidUsage, text_of("rank %d calls %s, for which no library is loaded; rank %d calls %s", r,
-                                            one.text, rank_, library.text().c_str()));
+      throw RefusedCall(text_of("rank %d calls %s, for which no library is loaded; rank %d calls %s", r, one.text, rank_,
+                            library.text().c_str()));
   int places = own.places;
   for (const Asked &one : all) places &= one.places;
   if (!places) {
@@ -381,7 +381,7 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
     check_not_lost();
     for (int r = 0; r < n_ranks_; ++r)
       if (const Asked &one = all[static_cast<size_t>(r)]; one.code)
-        throw Error(static_cast<hcccResult_t>(one.code), (network_ ? text_of("rank %d: ", r) : "") + one.text);
+        throw RefusedCall((network_ ? text_of("rank %d: ", r) : "") + one.text, static_cast<hcccResult_t>(one.code));
   }
   const bool packaged = places == StandardLibrary::PACKAGE;
   load(library.file(packaged ? StandardLibrary::PACKAGE : StandardLibrary::CACHE), true, timeout_s);
@@ -514,7 +514,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
     if (!failure_.refused()) throw;
     touching.set(false);
     tell_refusal(settings.timeout_s);
-    throw Error(hcccInvalidUsage, "ranks have made calls that differ");  // another thread has asked for the text
+    throw RefusedCall("ranks have made calls that differ");  // another thread has asked for the text
   }
 }
 
@@ -594,7 +594,7 @@ void Communicator::tell_refusal(double timeout_s) {
     usleep(REFUSED_US);
   }
   const std::string text = failure_.end_refusal();
-  if (!text.empty()) throw Error(hcccInvalidUsage, text);
+  if (!text.empty()) throw RefusedCall(text);
 }
 
 // Fills in how far this rank has come, where none of its launches runs, and it has come to the call that
@@ -675,7 +675,7 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
     const Offer &offer = offer_of(r, turn, start, called);
     const uint64_t there = offer.turn.load(std::memory_order_relaxed);
     const Called other = hccc::load(offer.called);
-    if (other.signature != called.signature) throw Error(hcccInvalidUsage, difference(r, other, called));
+    if (other.signature != called.signature) throw RefusedCall(difference(r, other, called));
     found.copied |= there & 1, found.inputs &= there >> 1 & 1, found.reads &= there >> 2 & 1;
     found.out_of_place |= !other.in_place;
     if (!blocks) continue;

@@ -67,6 +67,8 @@ class Communicator {
   void allgather(void *data, size_t bytes_each, double timeout_s);
   // Ends the communicator with a failure, here and at all ranks, unless it has one.
   void abort(hcccResult_t code, const std::string &text);
+  // Has a call that was refused be told once to who asks how the communicator is.
+  void tell_later(const std::string &text) { failure_.tell_later(text); }
   const Failure &failure() const { return failure_; }
   // Returns which calls differed where no call has told this rank of it; "": none.
   std::string refusal() { return failure_.show_refusal(); }

@@ -13,6 +13,11 @@ struct Error : std::runtime_error {
   hcccResult_t code;
 };
 
+// The error of a call that all ranks get: none makes it, and the communicator goes on.
+struct RefusedCall : Error {
+  explicit RefusedCall(const std::string &text, hcccResult_t code = hcccInvalidUsage) : Error(code, text) {}
+};
+
 // Makes an error of `what` and errno's message.
 Error system_error(const std::string &what);
 std::string text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));

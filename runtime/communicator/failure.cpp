@@ -51,10 +51,18 @@ void Failure::resume(const std::string &text) {
 }
 
 std::string Failure::show_refusal() {
-  if (!has_refusal()) return "";
+  if (!has_refusal() && !has_later_.load(std::memory_order_acquire)) return "";
   std::lock_guard<std::mutex> lock(mutex_);
+  if (has_later_.exchange(false)) return std::exchange(later_, "");
   shown_ = true;
   return refusal_;
+}
+
+void Failure::tell_later(const std::string &text) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (has_later_.load(std::memory_order_relaxed)) return;
+  later_ = text;
+  has_later_.store(true, std::memory_order_release);
 }
 
 std::string Failure::end_refusal() {

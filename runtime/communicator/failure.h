@@ -35,9 +35,11 @@ class Failure {
   // Counts the refusals that have ended.
   uint64_t refusals() const { return refusals_.load(std::memory_order_acquire); }
   // Return what was refused, "": nothing, where somebody asks how the communicator is, and where a call
-  // begins: that forgets it, and returns nothing where somebody has asked.
+  // begins: that forgets it, and returns nothing where somebody has asked. Who asks is told once, too,
+  // what tell_later() was given.
   std::string show_refusal();
   std::string end_refusal();
+  void tell_later(const std::string &text);
   bool has_refusal() const { return has_refusal_.load(std::memory_order_acquire); }
 
   hcccResult_t code() const { return code_.load(std::memory_order_acquire); }
@@ -63,6 +65,8 @@ class Failure {
   bool shown_ = false;
   std::atomic<uint64_t> refusals_{0};
   std::string refusal_;
+  std::atomic<bool> has_later_{false};
+  std::string later_;
   hccc_fault own_{};
   hccc_fault *fault_ = &own_;
 };

@@ -195,16 +195,19 @@ class CommunicatorRank:
 
     @property
     def error(self) -> Result:
-        """The error of a communicator that is lost, else SUCCESS; without waiting."""
+        """The error of a communicator that is lost, or, once, that of a call in a stream, or on a
+        GPU, which differed from other ranks'; else SUCCESS. Without waiting."""
         return Result(self._ask("CommGetAsyncError"))
 
     def check(self) -> None:
-        """Raises CommunicatorError where the communicator is lost, as by a call in a stream."""
-        _ = self.done
+        """Raises CommunicatorError where `error` has one."""
+        if found := self.error:
+            raise CommunicatorError(found, library().last_error(self.handle))
 
     @property
     def done(self) -> bool:
         """Whether no call is in a stream or runs; without waiting. Raises CommunicatorError."""
+        self.check()
         found = int(library().call("CommQuery", self.handle, None, None))
         if found != Result.IN_PROGRESS:
             check(found)

@@ -112,9 +112,9 @@ class RuntimeLibrary(CLibrary):
         """Returns the text of a result."""
         return text_of(self.call("GetErrorString", result))
 
-    def last_error(self) -> str:
-        """Returns the error of this thread's last call that failed."""
-        return text_of(self.call("GetLastError", None))
+    def last_error(self, communicator: int | None = None) -> str:
+        """Returns the error of a communicator, or of this thread's last call that failed."""
+        return text_of(self.call("GetLastError", communicator))
 
 
 @cache

@@ -56,7 +56,7 @@ void Communicator::tell_hosts(const OwnBlocks &own, const Called &called, std::v
 void Communicator::check_table(const BlockTable &table, const Wanted &wanted, const hccc_library &library,
                                const Called &called, const Settings &settings) const {
   if (!table.disagreement().empty())
-    throw Error(hcccInvalidUsage, description(called) + ": " + table.disagreement());
+    throw RefusedCall(description(called) + ": " + table.disagreement());
   Wanted longest = wanted;
   longest.count = static_cast<size_t>(table.longest());
   check_plan(longest, library, false, settings);

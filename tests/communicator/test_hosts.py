@@ -20,6 +20,7 @@ from hccc.driver.options import Options
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built
+from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.conftest import Library
 from tests.communicator.test_faults import OTHERS, _nothing, _sum, wait_until_joined
@@ -181,6 +182,29 @@ def test_another_call_at_one_rank_costs_nothing(apart: Path) -> None:
     assert len({tuple(texts) for texts in found.values()}) == 1, found
     for text, said in zip(found[0], (*OTHERS.values(), "of 0 float32"), strict=True):
         assert said in text and "Allreduce of 70001 float32 (sum)" in text, text
+
+
+def other_calls_in_streams(communicator: Communicator, place: Path) -> bool:
+    c = loaded(communicator, place)
+    x = c.empty(70_001)
+    with Stream() as stream:
+        for turn in range(3):
+            c.all_reduce(x[: 70_000 + (c.rank == turn)], stream=stream)
+            stream.synchronize()
+            with pytest.raises(CommunicatorError, match="70001 float32"):
+                c.check()
+            x[:] = c.rank
+            c.all_reduce(x, stream=stream)
+            stream.synchronize()
+            c.check()
+            assert (x == 6).all()
+    return True
+
+
+@pytest.mark.slow
+def test_another_call_in_a_stream_costs_nothing(apart: Path) -> None:
+    found = start(4, other_calls_in_streams, apart, of_rank=on_hosts).outcomes()
+    assert found == dict.fromkeys(range(4), True)
 
 
 def without_library(communicator: Communicator, place: Path) -> list[str]:

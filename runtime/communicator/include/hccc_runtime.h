@@ -214,7 +214,8 @@ hcccResult_t hcccCommLibrary(hcccComm_t comm, const char **name);
  * call it. data: bytes_each of every rank, by rank; this rank's are there. */
 hcccResult_t hcccCommGatherBytes(hcccComm_t comm, void *data, size_t bytes_each);
 
-/* Returns the error of a communicator that is lost, else hcccSuccess, without waiting. */
+/* Returns the error of a communicator that is lost, or once that of a call in a stream that all ranks
+ * refused, else hcccSuccess, without waiting. */
 hcccResult_t hcccCommGetAsyncError(hcccComm_t comm, hcccResult_t *error);
 
 /* Returns hcccInProgress while a call is in a stream or runs, else hcccSuccess, or the error of a
@@ -297,8 +298,8 @@ hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDat
  * waits until the stream comes to it, so that earlier work of the stream may write them.
  *
  * Before a byte moves, ranks tell each other their lengths. Where two ends of a block say different
- * ones, every rank gets hcccInvalidUsage, which names both, and nothing is lost (in a stream the
- * communicator is, as by any error). Blocks that are received and overlap, or overlap what is sent
+ * ones, every rank gets hcccInvalidUsage, which names both, and nothing is lost (in a stream by
+ * hcccCommGetAsyncError). Blocks that are received and overlap, or overlap what is sent
  * in another way than in place, and blocks beyond an allocation of hcccMemAlloc are refused with
  * hcccInvalidArgument. In place, a block that a rank keeps has one place in both buffers, and
  * AllToAllv one place and length for what is sent to a rank and received from it. On a GPU the call
