@@ -54,7 +54,10 @@ PLACES = {
     "files": ("emit.directory:files", (RING, "-o", OUT)),
     "emit plan": ("ir.plan_json:dumps", (RING, "--emit=plan")),
     "emit kernels": ("emit.kernels.source:cpu", (RING, "--emit=cpu")),
-    "emit XML": ("interop.export_msccl:_xml", (RING, "--emit=msccl-xml", "--transport", "staged")),
+    "emit XML": (
+        "interop.export_msccl:_xml",
+        (RING, "--emit=msccl-xml", "--transport=staged", "--tune=off"),
+    ),
     "MSCCL XML": ("interop.import_msccl:fifo", ("check", XML)),
     "reschedule": ("interop.raise_program:raise_program", ("check", XML, "--reschedule")),
     "run": ("emit.directory:files", ("run", RING)),

@@ -35,11 +35,18 @@ def test_every_example_runs_with_nothing_wrong(hccc: Hccc, path: Path) -> None:
     argv = ["run", path, "-b", "0", "-e", "70001", "-i", "35000", "--micro-batch", "100", *SHORT]
     code, stdout, stderr = hccc(*argv, "--json")
     report = json.loads(stdout)
-    assert (code, stderr) == (0, "")
+    assert code == 0 and gives_way(path, stderr)
     assert report["out_of_bounds"] == {"count": 0, "okay": True}
     assert [row["size"] > 0 for row in report["results"]] == [False, True, True]
     for row in report["results"]:
         assert row["out_of_place"]["nwrong"] == row["in_place"]["nwrong"] == 0
+
+
+def gives_way(path: Path, said: str) -> bool:
+    """Tells whether nothing was said but that the header's channels, if it has any, give way."""
+    if "nChannels" not in path.read_text():
+        return not said
+    return said == "" or (said.startswith("warning[W403]") and said.count("\n") == 2)
 
 
 def test_every_collective_has_an_example() -> None:
@@ -58,7 +65,7 @@ def test_ranks_in_processes(hccc: Hccc, path: Path) -> None:
     """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""
     sizes = ["-b", "0", "-e", "70001", "-i", "35000", "--micro-batch", "100"]
     code, stdout, stderr = hccc("run", path, "--procs", "2", *sizes, *SHORT)
-    assert (code, stderr) == (0, "")
+    assert code == 0 and gives_way(path, stderr)
     assert "on cpu, 2 processes" in stdout and "Out of bounds values : 0 OK" in stdout
 
 

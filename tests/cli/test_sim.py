@@ -190,7 +190,7 @@ def test_stdout_of_any_encoding_and_none() -> None:
 def test_a_direct_plan_says_why_it_has_no_rivals(hccc: Hccc, tmp_path: Path) -> None:
     """Rivals with the same algorithm need the program; NCCL's rings do not."""
     plan = tmp_path / "plan.json"
-    plan.write_text(hccc(RING, "--emit=plan")[1])
+    plan.write_text(hccc(RING, "--emit=plan", "--tune=off")[1])
     code, stdout, _ = hccc(
         "sim", plan, "--cluster", CLUSTERS / "mi300x.cluster", "-b", "1M", "-e", "1M", "--vs"
     )
