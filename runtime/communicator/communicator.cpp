@@ -852,9 +852,8 @@ void Communicator::complete(Exchange &exchange) {
 }
 
 // Sends and receives what is part of a collective.
-void Communicator::exchange(const std::vector<Message> &messages) {
+void Communicator::make(Exchange &exchange) {
   try {
-    Exchange exchange{messages.data(), messages.size(), timeout_};
     messages_->begin(exchange);
     messages_->complete(exchange, [this] { return monitor_->describe_silent(timeout_); });
   } catch (const Error &error) {  // other ranks wait for this one

@@ -149,7 +149,7 @@ class Communicator {
   bool tell_input(const Prepared &prepared, const Called &called) const;
   bool goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const;
   void perform_messages(const Prepared &prepared, const Called &called);
-  void exchange(const std::vector<Message> &messages);
+  void make(Exchange &exchange);
   bool perform_short(const Prepared &prepared, const Agreed &agreed, const Called &called);
   [[noreturn]] void fail_late(const Called &called);
   void run(const Library &library, const Called &called, const Staged &staged, size_t at, size_t count,

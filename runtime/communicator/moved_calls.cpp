@@ -62,7 +62,8 @@ void Communicator::perform_messages(const Prepared &prepared, const Called &call
     add(true, to, route_of(library.collective, rank_, to, root).sent, buffers.send);
     add(false, from, route_of(library.collective, rank_, from, root).received, buffers.receive);
   }
-  exchange(messages);
+  Exchange exchange{messages.data(), messages.size(), timeout_};
+  make(exchange);
   const Route own = route_of(library.collective, rank_, rank_, root);
   if (own.sent < 0 || own.received < 0) return;
   const char *from = buffers.send + static_cast<size_t>(own.sent) * bytes;

@@ -207,7 +207,8 @@ bool StandardLibrary::serves(const char *collective) {
 
 StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &host_of, const std::string &target,
                                  const std::string &arch)
-    : collective_(wanted.collective), hosts_(hosts_text(host_of)), target_(target), root_(wanted.root), n_ranks_(static_cast<int>(host_of.size())), of_type_(wanted.type), of_op_(wanted.op) {
+    : collective_(wanted.collective), hosts_(hosts_text(host_of)), target_(target), root_(wanted.root),
+      n_ranks_(static_cast<int>(host_of.size())), of_type_(wanted.type), of_op_(wanted.op) {
   for (char &c : collective_) c = static_cast<char>(tolower(c));
   const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" ||
                        collective_ == "reducescatterv" || collective_ == "reduce";

@@ -33,18 +33,8 @@ void Communicator::tell_hosts(const OwnBlocks &own, const Called &called, std::v
     }
   Exchange exchange{messages.data(), messages.size(), timeout_};
   exchange.told = true;
-  try {
-    messages_->drop_told(called.number);
-    messages_->begin(exchange);
-    messages_->complete(exchange, [this] { return monitor_->describe_silent(timeout_); });
-  } catch (const Error &error) {  // other ranks wait for this one
-    messages_->cancel();
-    if (failure_.code() != hcccSuccess) throw;
-    fail(error.code, error.what());
-  } catch (const std::bad_alloc &) {
-    messages_->cancel();
-    fail(hcccSystemError, "no memory");
-  }
+  messages_->drop_told(called.number);
+  make(exchange);
   bool alike = !exchange.withdrawn;
   for (int r = 0; alike && r < n_ranks_; ++r) alike = static_cast<uint64_t>(*words_of(r)) == called.signature;
   if (alike) return;

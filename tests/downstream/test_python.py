@@ -31,7 +31,7 @@ print(m.__file__)
 
 @pytest.fixture(autouse=True)
 def _compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has CMake not optimise, as it does unasked: compiling is most of what these take."""
+    """Turns off the optimiser, which CMake would use: compiling is most of what these take."""
     monkeypatch.setenv("CMAKE_BUILD_TYPE", "Debug")
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from lark import Lark, Token, UnexpectedToken
+from lark import Lark
 from numpy.typing import NDArray
 
 from hccc.base.diagnostics import Source
@@ -38,12 +38,11 @@ from hccc.ir.limits import MAX_CHUNKS
 from hccc.lang.mistakes import At, Mistake, clip
 from hccc.lang.tables import place, tables
 from hccc.lang.transfer.calls import JOB_CALLS, named_arguments, value
-from hccc.lang.transfer.complaint import complaint
 from hccc.lang.transfer.evaluate import Constants, evaluate
 from hccc.lang.transfer.header import HeaderKeys
 from hccc.lang.transfer.iterations import EmittedRows
 from hccc.lang.transfer.load import located
-from hccc.lang.transfer.parse import SyntaxBuilder
+from hccc.lang.transfer.parse import SyntaxBuilder, parsed
 from hccc.lang.transfer.preamble import JOB, program_tokens
 from hccc.lang.transfer.syntax import (
     Assign,
@@ -52,7 +51,6 @@ from hccc.lang.transfer.syntax import (
     Items,
     Name,
     NumberExpr,
-    ProgramSyntax,
     TransferStmt,
     TransferTable,
 )
@@ -94,7 +92,8 @@ def parse_job(source: Source, clusters: VendorClusters) -> Job:
 
 
 def _parsed(source: Source, v: VendorClusters) -> Job:
-    syntax, places = _syntax(source.text), dict[int, At]()
+    syntax = parsed(_parser(), program_tokens(source.text, JOB))
+    places = dict[int, At]()
     known = {"clusterOf": v.of_ranks().tolist(), "onBorder": [0] * v.n_ranks}
     for rank in v.borders.index.tolist():
         known["onBorder"][rank] = 1
@@ -126,20 +125,6 @@ def _parsed(source: Source, v: VendorClusters) -> Job:
 
 def _literal(name: str, numbers: list[int], at: At) -> Assign:
     return Assign([name], [Items([NumberExpr(x, at) for x in numbers], at, 1)], at)
-
-
-def _syntax(text: str) -> ProgramSyntax:
-    parser = _parser().parse_interactive("")
-    before: Token | None = None
-    try:
-        for token in program_tokens(text, JOB):
-            parser.feed_token(token)
-            before = token
-        syntax: ProgramSyntax = parser.feed_eof(before)  # type: ignore[no-untyped-call]
-    except UnexpectedToken as error:
-        accepts: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
-        raise complaint(error.token, before, accepts) from None
-    return syntax
 
 
 @cache

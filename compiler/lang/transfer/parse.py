@@ -5,7 +5,7 @@ Nothing here recurses, so depth is limited by `MAX_DEPTH`, not by the interprete
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -58,17 +58,22 @@ from hccc.lang.transfer.tokens import TableToken
 
 def parse_text(text: str) -> ProgramSyntax:
     """Parses a whole program. Raises `Mistake`. Linear in the text."""
-    parser = _parser().parse_interactive("")
+    return parsed(_parser(), program_tokens(text))
+
+
+def parsed(parser: Lark, tokens: Iterable[Token]) -> ProgramSyntax:
+    """Parses the tokens of a whole text. Raises `Mistake`. Linear in them."""
+    state = parser.parse_interactive("")
     before: Token | None = None
     try:
-        for token in program_tokens(text):
-            parser.feed_token(token)
+        for token in tokens:
+            state.feed_token(token)
             before = token
-        algorithm: ProgramSyntax = parser.feed_eof(before)  # type: ignore[no-untyped-call]
+        syntax: ProgramSyntax = state.feed_eof(before)  # type: ignore[no-untyped-call]
     except UnexpectedToken as error:
-        accepts: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+        accepts: set[str] = state.accepts()  # type: ignore[no-untyped-call]
         raise complaint(error.token, before, accepts) from None
-    return algorithm
+    return syntax
 
 
 @cache
