@@ -302,6 +302,7 @@ bool Communicator::first_of_host() const {
 // Returns whether a call that no library does may have one made.
 bool Communicator::makes(const Wanted &wanted) const {
   if (!wanted.collective || !StandardLibrary::serves(wanted.collective) || is_own(wanted.op)) return false;
+  if (network_ && host_->any_device()) return false;  // all ranks know that
   return rooted(wanted.collective) || wanted.root == -1;
 }
 

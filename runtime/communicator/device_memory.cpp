@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include <hccc/network.h>
+
 #include "error.h"
 #include "log.h"
 
@@ -166,6 +168,7 @@ void DeviceMemory::share_with_peers(const void *pointer, size_t bytes, const Con
     piece.handle = handle_of(heap_->kind(), of.base, &descriptor);
     const Closing closing{descriptor};
     set_window(rank_, number - 1, of.base, piece.bytes);
+    if (tell_hosts_) tell_hosts_(HCCC_WINDOW_USER + number - 1, of.base, piece.bytes, go_on);
     announce(number, piece, descriptor, go_on);
   });
   shared_.resize(std::max(shared_.size(), place + 1));

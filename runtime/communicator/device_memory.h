@@ -27,6 +27,8 @@ class DeviceMemory {
   Mailbox &mailbox() { return mailbox_; }
   long long flag_bytes() const;
   long long scratch_bytes() const;
+  char *flags() const { return static_cast<char *>(own_); }
+  char *scratch() const { return flags() + flag_bytes(); }
   const Device &device() const { return heap_->device(); }
   HandleKind kind() const { return heap_->kind(); }
   unsigned opens() const;  // bits of HandleKind
@@ -36,6 +38,9 @@ class DeviceMemory {
   // Shares flags and scratch with the peers, ranks of this host, and maps theirs. all_here: they
   // are threads of this process. Throws Error.
   void exchange(const std::vector<Control *> &controls, bool all_here, const Continue &go_on);
+  // Tells ranks of other hosts of a window of this rank, and returns when they know it.
+  using Tell = std::function<void(int window, void *base, size_t bytes, const Continue &)>;
+  void tell_hosts_by(Tell tell) { tell_hosts_ = std::move(tell); }
   // Shares bytes of the heap; returns when every peer has mapped them. Throws Error.
   void share_with_peers(const void *pointer, size_t bytes, const Continue &go_on);
   // Zeroes the first bytes of the own flags, which no launch touches. Throws Error.
@@ -67,6 +72,7 @@ class DeviceMemory {
   Mailbox mailbox_;
   std::vector<Control *> controls_;  // of peers; null of the others
   bool all_here_ = false;
+  Tell tell_hosts_;  // null: all are on this host
 
   void *own_ = nullptr;  // flags, then scratch
   size_t own_bytes_ = 0;

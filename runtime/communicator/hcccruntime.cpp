@@ -7,6 +7,7 @@
 #include "collectives.cpp"
 #include "communicator.cpp"
 #include "control.cpp"
+#include "copier.cpp"
 #include "device.cpp"
 #include "device_calls.cpp"
 #include "device_heap.cpp"

@@ -62,7 +62,6 @@ void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   }
   if (hccc_bootstrap_allgather(bootstrap, joined_.data(), sizeof(Joined), left.seconds(), &error))
     fail_as(error);
-  check_platforms();
   scratch_bytes_ = static_cast<size_t>(joined_[self].scratch_bytes);
   for (const Joined &one : joined_)
     scratch_bytes_ = std::min(scratch_bytes_, static_cast<size_t>(one.scratch_bytes));
@@ -71,6 +70,7 @@ void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   std::vector<int> files(2 * joined_.size(), -1);
   if (hccc_bootstrap_share(bootstrap, shared, 2, files.data(), left.seconds(), &error)) fail_as(error);
   try {
+    check_platforms(files);
     map(files, arena.bytes());
   } catch (...) {
     for (const int file : files)
@@ -79,14 +79,20 @@ void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   }
 }
 
-void Host::check_platforms() const {
+// Checks that ranks of this host, whose files are here, have memory of one kind.
+void Host::check_platforms(const std::vector<int> &files) const {
   const auto name = [&](size_t rank) {
     return Device{static_cast<hcccrtPlatform_t>(joined_[rank].platform), 0}.name();
   };
-  for (size_t r = 1; r < joined_.size(); ++r)
-    if (joined_[r].platform != joined_[0].platform)
-      throw Error(hcccInvalidUsage, text_of("rank %zu has memory of %s, rank 0 of %s: HCCC_HEAP and HCCC_PLATFORM "
-                                            "must be alike", r, name(r), name(0)));
+  const auto own = static_cast<size_t>(rank_);
+  for (size_t r = 0; r < joined_.size(); ++r)
+    if (files[2 * r] >= 0 && joined_[r].platform != joined_[own].platform)
+      throw Error(hcccInvalidUsage, text_of("rank %zu has memory of %s, rank %zu of %s, and they are on one host: HCCC_HEAP "
+                                            "and HCCC_PLATFORM must be alike there", r, name(r), own, name(own)));
+}
+
+bool Host::any_device() const {
+  return std::any_of(joined_.begin(), joined_.end(), [](const Joined &one) { return one.platform != 0; });
 }
 
 // Checks that every rank can map the memory of this one, and the other way round.
@@ -94,7 +100,7 @@ void Host::check_handles() const {
   const size_t self = static_cast<size_t>(rank_);
   for (size_t r = 0; r < joined_.size(); ++r)
     for (const auto &[of, to] : {std::pair(r, self), std::pair(self, r)})
-      if (!(joined_[of].handles & joined_[to].opens))
+      if (near(static_cast<int>(r)) && !(joined_[of].handles & joined_[to].opens))
         throw Error(hcccInvalidUsage,
                     text_of("memory of rank %zu is shared by %s, which rank %zu's device does not have: set "
                             "HCCC_HANDLES to what all have", of,
@@ -103,9 +109,6 @@ void Host::check_handles() const {
 
 // Exchanges flags and scratch of a device.
 void Host::exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &left) {
-  if (n_near() < n_ranks())
-    throw Error(hcccInvalidUsage, text_of("ranks are on several hosts, which memory of %s is not carried between "
-                                          "yet: HCCC_HEAP=host", device_memory_->device().name()));
   if (!one_process_) check_handles();
   std::vector<Control *> controls;
   for (int r = 0; r < n_ranks(); ++r) controls.push_back(near(r) ? &control(r) : nullptr);
@@ -201,6 +204,9 @@ int Host::n_near() const {
 
 std::vector<Host::Window> Host::own_windows() const {
   const auto own = static_cast<size_t>(rank_);
+  if (device_memory_)
+    return {{HCCC_WINDOW_FLAGS, device_memory_->flags(), most_flag_bytes()},
+            {HCCC_WINDOW_SCRATCH, device_memory_->scratch(), most_scratch_bytes()}};
   return {{HCCC_WINDOW_FLAGS, ranks_[own].flags, most_flag_bytes()},
           {HCCC_WINDOW_SCRATCH, ranks_[own].scratch, most_scratch_bytes()},
           {HCCC_WINDOW_USER, heap_->base(), static_cast<long long>(joined_[own].heap_bytes)}};

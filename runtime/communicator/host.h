@@ -53,13 +53,16 @@ class Host {
   bool near(int rank) const { return ranks_[static_cast<size_t>(rank)].flags != nullptr; }
   int n_near() const;
 
-  // Memory of this rank that the network may reach; numbered as in network.h.
+  // Memory of this rank that the network may reach; numbered as in network.h. On a device its
+  // segments come later.
   struct Window {
     int number;
     void *base;
     long long bytes;
   };
   std::vector<Window> own_windows() const;
+  // Returns whether any rank's memory is a device's.
+  bool any_device() const;
   int n_ranks() const { return static_cast<int>(joined_.size()); }
 
   // Returns whether peers reach all of the bytes.
@@ -87,7 +90,7 @@ class Host {
 
  private:
   void exchange(hccc_bootstrap *bootstrap, const TimeLeft &left);
-  void check_platforms() const;
+  void check_platforms(const std::vector<int> &files) const;
   void check_handles() const;
   void exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &left);
   void map(std::vector<int> &files, size_t arena_bytes);

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <new>
 
 #include "error.h"
+#include "handles.h"
 #include "log.h"
 #include "monitor.h"
 
@@ -16,9 +18,15 @@ namespace {
 
 constexpr useconds_t LAST_WORDS_US = 100000;  // in which rank 0's hub passes on what a rank says
 constexpr unsigned RING = 1024;  // transfers that kernels may be ahead of the transport
+constexpr useconds_t TOLD_US = 50;  // between looks at who knows a window
 
 [[noreturn]] void fail_as(const hccc_transport_error &error) {
   throw Error(hcccSystemError, std::string("the transport between hosts: ") + error.message);
+}
+
+int memory_of(const Host &host) {
+  if (!host.on_gpu()) return HCCC_MEMORY_HOST;
+  return host.device_memory()->device().platform == hcccrtPlatformHIP ? HCCC_MEMORY_HIP : HCCC_MEMORY_CUDA;
 }
 
 // Lists the ports of RDMA devices that have a link, as UCX names them: mlx5_0:1.
@@ -53,14 +61,55 @@ std::string devices_of_job(hccc_bootstrap *bootstrap) {
 
 }  // namespace
 
+struct Network::Ring {
+  alignas(128) unsigned submitted;  // by kernels of the CPU
+  alignas(128) unsigned taken;
+  alignas(128) unsigned completed;
+  alignas(128) hccc_proxy_ring of_host, of_kernels;
+  alignas(128) hccc_transfer entries[RING];
+
+  // Describes the ring, for whom it is at `seen`.
+  hccc_proxy_ring description(Ring *seen) const {
+    return {sizeof(hccc_proxy_ring), sizeof(hccc_transfer), RING, 0, seen->entries,
+            &seen->submitted, &seen->taken, &seen->completed};
+  }
+};
+
+void Network::make_ring() {
+  void *made = nullptr, *seen = nullptr;
+  if (memory_ == HCCC_MEMORY_HOST) {
+    made = seen = ::operator new(sizeof(Ring), std::align_val_t(alignof(Ring)));
+  } else {
+    const OnDevice on(device_);
+    const unsigned flags = hcccrtHostAllocMapped | hcccrtHostAllocPortable;
+    check_device(hcccrtHostAlloc(&made, sizeof(Ring), flags), "memory of host and device");
+    ring_ = static_cast<Ring *>(made);
+    check_device(hcccrtHostGetDevicePointer(&seen, made, 0), "memory of host and device");
+    submitted_ = static_cast<unsigned *>(allocate_coherent(sizeof *submitted_));
+    copier_->zero(submitted_);
+  }
+  ring_ = new (made) Ring{};
+  ring_->of_host = ring_->description(ring_);
+  ring_->of_kernels = ring_->description(static_cast<Ring *>(seen));
+  if (submitted_) ring_->of_kernels.submitted = submitted_;
+  ring_of_kernels_ = &static_cast<Ring *>(seen)->of_kernels;
+}
+
+void Network::free_ring() noexcept {
+  if (memory_ == HCCC_MEMORY_HOST) return ::operator delete(ring_, std::align_val_t(alignof(Ring)));
+  try {
+    const OnDevice on(device_);
+    if (submitted_) hcccrtFree(submitted_);
+    if (ring_) hcccrtFreeHost(ring_);
+  } catch (const Error &error) {
+    HCCC_LOG(WARN, NET, rank_, "%s", error.what());
+  }
+}
+
 Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s,
                  const TimeLeft &left)
-    : bootstrap_(bootstrap), rank_(rank), failure_(failure), entries_(RING) {
-  ring_.size = sizeof ring_;
-  ring_.transfer_size = sizeof(hccc_transfer);
-  ring_.length = RING;
-  ring_.entries = entries_.data();
-  ring_.submitted = &submitted_, ring_.taken = &taken_, ring_.completed = &completed_;
+    : bootstrap_(bootstrap), rank_(rank), failure_(failure),
+      device_(host.on_gpu() ? host.device_memory()->device() : Device()), memory_(memory_of(host)) {
   hccc_transport_options options{};
   options.size = sizeof options;
   options.rank = rank, options.n_ranks = host.n_ranks();
@@ -74,13 +123,17 @@ Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int ra
   }
   HCCC_LOG(INFO, NET, rank, "UCX listens for whoever connects: only hosts of the job should reach its ports");
   hccc_transport_error error{};
-  if (hccc_transport_open(&transport_, &options, &error)) fail_as(error);
   try {
+    if (memory_ != HCCC_MEMORY_HOST) {
+      copier_ = std::make_unique<Copier>(device_);
+      options.copier = copier_->functions();
+    }
+    make_ring();
+    if (hccc_transport_open(&transport_, &options, &error)) fail_as(error);
     for (const auto &[number, base, bytes] : host.own_windows())
-      if (hccc_transport_window(transport_, number, base, bytes, HCCC_MEMORY_HOST, &error))
-        fail_as(error);
+      if (hccc_transport_window(transport_, number, base, bytes, memory_, &error)) fail_as(error);
     connect(bootstrap, host, left);
-    if (hccc_transport_start(transport_, &ring_, &error)) fail_as(error);
+    if (hccc_transport_start(transport_, &ring_->of_host, &error)) fail_as(error);
     hccc_bootstrap_error lost{};
     if (hccc_bootstrap_barrier(bootstrap, left.seconds(), &lost)) hccc::fail_as(lost);
     if (hccc_transport_ready(transport_, left.seconds(), &error)) fail_as(error);
@@ -88,7 +141,23 @@ Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int ra
     if (hccc_bootstrap_barrier(bootstrap, left.seconds(), &lost)) hccc::fail_as(lost);
   } catch (...) {
     hccc_transport_close(transport_);
+    free_ring();
     throw;
+  }
+  if (DeviceMemory *memory = host.device_memory())
+    memory->tell_hosts_by([this](int window, void *base, size_t bytes, const DeviceMemory::Continue &go_on) {
+      add_window(window, base, bytes, go_on);
+    });
+}
+
+void Network::add_window(int window, void *base, size_t bytes, const DeviceMemory::Continue &go_on) {
+  hccc_transport_error error{};
+  if (hccc_transport_window(transport_, window, base, static_cast<long long>(bytes), memory_, &error) ||
+      hccc_transport_tell(transport_, window, &error))
+    fail_as(error);
+  while (!hccc_transport_told(transport_, window)) {
+    if (!go_on()) return;
+    usleep(TOLD_US);
   }
 }
 
@@ -109,15 +178,19 @@ void Network::connect(hccc_bootstrap *bootstrap, const Host &host, const TimeLef
   }
 }
 
-Network::~Network() { hccc_transport_close(transport_); }
+Network::~Network() {
+  hccc_transport_close(transport_);
+  free_ring();
+}
 
 bool Network::idle(uint32_t *sent, uint32_t *received) const {
-  *sent = __atomic_load_n(&completed_, __ATOMIC_ACQUIRE);
+  *sent = __atomic_load_n(&ring_->completed, __ATOMIC_ACQUIRE);
   hccc_transport_counters_t counters{};
   counters.size = sizeof counters;
   if (hccc_transport_counters(transport_, &counters)) return false;
   *received = static_cast<uint32_t>(counters.received_transfers);
-  return *sent == __atomic_load_n(&submitted_, __ATOMIC_ACQUIRE);
+  const unsigned submitted = submitted_ ? copier_->word(submitted_) : __atomic_load_n(&ring_->submitted, __ATOMIC_ACQUIRE);
+  return *sent == submitted;
 }
 
 void Network::failed(void *self, int rank, const char *message) {

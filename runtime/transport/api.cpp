@@ -250,6 +250,23 @@ int hccc_transport_ready(hccc_transport *t, double timeout_s, hccc_transport_err
   }
 }
 
+int hccc_transport_tell(hccc_transport *t, int number, hccc_transport_error *e) {
+  if (!t) return fail(e, HCCC_TRANSPORT_INVALID, -1, "a null pointer");
+  const Hold hold(*t);
+  if (!t->windows.count(number))
+    return fail(e, HCCC_TRANSPORT_INVALID, -1, "there is no window " + std::to_string(number));
+  for (const auto &peer : t->peers) tell(*t, *peer, number);
+  hccc_transport_wake(t);
+  return good(e);
+}
+
+int hccc_transport_told(hccc_transport *t, int number) {
+  const Hold hold(*t);
+  return std::all_of(t->peers.begin(), t->peers.end(), [number](const std::unique_ptr<Peer> &peer) {
+    return peer->state != PeerState::CONNECTED || peer->knows.count(number);
+  });
+}
+
 void hccc_transport_wake(hccc_transport *t) {
   const uint64_t one = 1;
   if (t && write(t->wake_fd, &one, sizeof one) < 0) return;  // full: it is awake

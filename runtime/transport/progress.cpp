@@ -125,6 +125,7 @@ void on_abort(int) {
 int work(Transport &t, bool taking) {
   int n = taking ? take(t) : 0;
   n += send(t);
+  n += send_known(t);
   n += finish_copies_out(t);
   for (int k = 0; k < 64; ++k) {
     const unsigned events = ucx().ucp_worker_progress(t.worker);

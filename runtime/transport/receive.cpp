@@ -162,6 +162,16 @@ ucp::Status receive(Transport &t, Peer &peer, const Header &h, void *data, size_
   return ucp::IN_PROGRESS;
 }
 
+// Notes a window that a peer has registered late. False: it makes no sense.
+bool note_window(Transport &t, Peer &peer, const Header &h) {
+  const RemoteWindow window{h.bytes, int(h.value >> 1), bool(h.value & 1)};
+  if (h.window < 0 || h.window >= MAX_WINDOWS || h.value >> 1 > HCCC_MEMORY_HIP) return false;
+  const RemoteWindow &noted = peer.blob.windows.emplace(h.window, window).first->second;
+  if (noted.bytes != window.bytes || noted.memory != window.memory || noted.staged != window.staged) return false;
+  peer.noted.push_back(h.window);
+  return t.known_due = true;
+}
+
 ucp::Status receive_message(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
                   const ucp::ReceiveInfo *info) {
   Transport &t = *static_cast<Transport *>(argument);
@@ -175,6 +185,8 @@ ucp::Status receive_message(void *argument, const void *header, size_t header_by
   if (h.kind == LEAVING) peer.state = PeerState::LEFT;
   if (h.kind == MESSAGE)
     return take_message(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
+  if (h.kind == KNOWN) peer.knows.insert(h.window);
+  if (h.kind == WINDOW && !note_window(t, peer, h)) fail_peer(t, peer, "it told of a window that it cannot have");
   if (h.kind != TRANSFER) return ucp::OK;
   if (!is_inside(t, h, bytes) || !arrival_of(peer, h))
     return fail_peer(t, peer, "it sent what lies in no window of this rank"), ucp::OK;

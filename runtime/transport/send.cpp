@@ -179,6 +179,12 @@ void begin(Transport &t, Slice *slice) {
   done(slice, ucp::CANCELED);
 }
 
+bool post(Transport &t, Peer &peer, const Header &header) {
+  if (peer.state != PeerState::CONNECTED) return false;
+  begin(t, new Slice{&t, nullptr, &peer, header, nullptr, 0, ucp::HOST, -1, nullptr, nullptr, false});
+  return peer.state == PeerState::CONNECTED;
+}
+
 // Begins a slice of the first stream of a line. False: it could not.
 bool advance(Transport &t, Peer &peer, std::deque<Stream *> &line, bool large) {
   if (line.empty() || peer.in_flight >= MAX_SLICES) return false;
@@ -230,11 +236,27 @@ int send(Transport &t) {
 }
 
 // Sends a message of the transport's own.
-bool post(Transport &t, Peer &peer, Kind kind) {
-  if (peer.state != PeerState::CONNECTED) return false;
-  begin(t, new Slice{&t, nullptr, &peer, header_of(t, peer, kind), nullptr, 0, ucp::HOST, -1, nullptr,
-                     nullptr, false});
-  return peer.state == PeerState::CONNECTED;
+bool post(Transport &t, Peer &peer, Kind kind) { return post(t, peer, header_of(t, peer, kind)); }
+
+bool tell(Transport &t, Peer &peer, int number) {
+  const Window &window = t.windows.at(number);
+  Header header = header_of(t, peer, WINDOW);
+  header.window = number, header.bytes = window.bytes;
+  header.value = uint32_t(window.memory) << 1 | uint32_t(window.staged);
+  return post(t, peer, header);
+}
+
+int send_known(Transport &t) {
+  int n = 0;
+  if (!t.known_due) return n;
+  t.known_due = false;
+  for (const auto &peer : t.peers)
+    for (const int number : std::exchange(peer->noted, {})) {
+      Header header = header_of(t, *peer, KNOWN);
+      header.window = number;
+      n += post(t, *peer, header);
+    }
+  return n;
 }
 
 int finish_copies_out(Transport &t) {

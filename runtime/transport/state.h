@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -39,7 +40,8 @@ struct Header {
   uint64_t bytes;   // of the whole message
   int64_t counter;
 };
-enum Kind : uint32_t { HELLO, TRANSFER, LEAVING, MESSAGE };
+// A WINDOW has its number, `bytes`, and its memory in `value`; KNOWN says that the peer has noted it.
+enum Kind : uint32_t { HELLO, TRANSFER, LEAVING, MESSAGE, WINDOW, KNOWN };
 enum : unsigned { MESSAGE_ID = 0x68 };  // of UCX's active message
 enum : uint32_t { MAX_MESSAGES_AHEAD = 1 << 20 };  // of a peer, that UCX passes on too early
 
@@ -125,6 +127,8 @@ struct Peer {
   bool hello_posted = false, hello_sent = false, hello_received = false;
   ucp::Endpoint endpoint = nullptr;
   Blob blob;
+  std::set<int> knows;     // windows that it was told of
+  std::vector<int> noted;  // its windows, of which it is to hear that they are known
   // Sending.
   std::unordered_map<uint64_t, Stream> streams;
   std::deque<Stream *> waiting[2];  // with a message to cut: small ones, large ones
@@ -177,7 +181,8 @@ struct hccc_transport {
   std::map<int, hccc::transport::Window> windows;
   std::vector<std::unique_ptr<hccc::transport::Peer>> peers;
   std::vector<hccc::transport::Peer *> busy;  // with messages to cut
-  bool hello_due = false, failed_peers = false;  // of some peer: a HELLO is due, it is to be closed
+  // Of some peer: a HELLO is due, a KNOWN is due, it is to be closed.
+  bool hello_due = false, known_due = false, failed_peers = false;
   std::vector<unsigned char> address, blob;
   // Staging, made at its first use.
   hccc::transport::Pool out_pool, in_pool;
@@ -242,7 +247,9 @@ void check_deadlines(Transport &t, Clock::time_point now);
 // send.cpp
 int take(Transport &t);
 int send(Transport &t);
+int send_known(Transport &t);
 bool post(Transport &t, Peer &peer, Kind kind);
+bool tell(Transport &t, Peer &peer, int window);
 int finish_copies_out(Transport &t);
 void drop_messages(Transport &t, Peer &peer);
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hccc.base.building.build import Piece, build_pieces
 from hccc.emit import directory
-from hccc.emit.targets import CUDA
+from hccc.emit.targets import CUDA, Target
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
@@ -29,9 +29,10 @@ def working_runtime() -> Path:
     return build_pieces([Piece(source, (RUNTIME / "device",))], ["-ldl"])
 
 
-def emitted(plan: Plan, place: Path) -> Path:
-    """Writes a plan's CUDA kernels and returns their directory."""
-    directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
+def emitted(plan: Plan, place: Path, *targets: Target) -> Path:
+    """Writes a plan's kernels, by default for CUDA, and returns their directory."""
+    wanted = list(targets) or [CUDA]
+    directory.write(place, directory.files(Catalogue.of(plan), wanted, plan_json.dumps(plan)))
     return place
 
 

@@ -103,8 +103,9 @@ HCCC_TRANSPORT_API int hccc_transport_available(char *message, size_t bytes);
 HCCC_TRANSPORT_API int hccc_transport_open(hccc_transport **t, const hccc_transport_options *options,
                                            hccc_transport_error *e);
 
-/* Registers a window, whose number is network.h's. Once for each number; later ones are known to a
- * peer that has connected again with a new blob. It must outlive the transport. */
+/* Registers a window, whose number is network.h's. Once for each number; later ones than the blob are known
+ * to a peer that has connected again with a new blob, or was told by hccc_transport_tell. It must outlive
+ * the transport. */
 HCCC_TRANSPORT_API int hccc_transport_window(hccc_transport *t, int window, void *base,
                                              long long bytes, int memory, hccc_transport_error *e);
 
@@ -127,6 +128,12 @@ HCCC_TRANSPORT_API int hccc_transport_start(hccc_transport *t, const hccc_proxy_
  * connections in that time; kernels should be launched after it. */
 HCCC_TRANSPORT_API int hccc_transport_ready(hccc_transport *t, double timeout_s,
                                             hccc_transport_error *e);
+
+/* Tells connected peers of a window that was registered after the blob was made. */
+HCCC_TRANSPORT_API int hccc_transport_tell(hccc_transport *t, int window, hccc_transport_error *e);
+
+/* Returns 1 when all connected peers know a window that they were told of, else 0. */
+HCCC_TRANSPORT_API int hccc_transport_told(hccc_transport *t, int window);
 
 /* Wakes the progress thread, optionally, as transfers were submitted or soon will be. */
 HCCC_TRANSPORT_API void hccc_transport_wake(hccc_transport *t);
