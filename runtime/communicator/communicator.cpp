@@ -245,6 +245,7 @@ void Communicator::load(const std::string &path, double timeout_s) {
 void Communicator::load(const std::string &path, bool standard, double timeout_s) {
   struct Loaded {
     uint64_t digest;
+    Library::Built built;
     int32_t code;
     char name[40];
   };
@@ -255,6 +256,7 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
   try {
     library = std::make_unique<Library>(path, n_ranks_, host_->target(), standard);
     own.digest = library->description().digest;
+    own.built = library->built();
     strncpy(own.name, library->description().name, sizeof own.name - 1);
     check_domains(library->description());
     if (gpu_) {
@@ -278,6 +280,7 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
     if (one.digest != own.digest)
       throw Error(hcccInvalidUsage, text_of("rank %d loads another library (%s) than rank %d (%s)", r,
                                             one.name, rank_, own.name));
+    library->keep(one.built);
   }
   HCCC_LOG(INFO, INIT, rank_, "%s: %s, %d plan%s, from %s", own.name, library->description().collective,
            library->description().catalogue->n_plans, library->description().catalogue->n_plans == 1 ? "" : "s",
@@ -826,6 +829,9 @@ void Communicator::check(const Message &message) const {
   if (!messages_)
     throw Error(hcccInvalidUsage, text_of("sends and receives of memory of %s are not there yet: HCCC_HEAP=host",
                                           host_->device_memory()->device().name()));
+  if (message.peer >= 0 && host_->of_device(message.peer))
+    throw Error(hcccInvalidUsage, text_of("rank %d has memory of a device: sends and receives of it are not there yet",
+                                          message.peer));
   const size_t bytes = message.count * static_cast<size_t>(bytes_of_type(message.type));
   if (bytes > SLOT_BYTES) reaches(message.at, bytes);  // of short messages nobody else touches the buffer
 }

@@ -61,7 +61,8 @@ class Host {
     long long bytes;
   };
   std::vector<Window> own_windows() const;
-  // Returns whether any rank's memory is a device's.
+  // Return whether a rank's memory is a device's, and whether any rank's is.
+  bool of_device(int rank) const { return joined_[static_cast<size_t>(rank)].platform != 0; }
   bool any_device() const;
   int n_ranks() const { return static_cast<int>(joined_.size()); }
 

@@ -147,6 +147,26 @@ bool Library::built_for(int type, int op) const {
   return found != built_of_own_.end() && found->second.test(static_cast<size_t>(type));
 }
 
+Library::Built Library::built() const {
+  Built made{};
+  for (size_t at = 0; at < built_.size(); ++at) made[at / 64] |= uint64_t{built_.test(at)} << at % 64;
+  return made;
+}
+
+void Library::keep(const Built &of_all) {
+  for (size_t at = 0; at < built_.size(); ++at) {
+    if (!built_.test(at) || of_all[at / 64] >> at % 64 & 1) continue;
+    built_.reset(at);
+    dropped_.set(at);
+  }
+}
+
+std::string Library::not_built_text(int type, int op) const {
+  std::string made = text_of("%s is not built for %s, %s", description_->name, name_of_type(type), name_of_op(op));
+  if (!is_own(op) && dropped_.test(place_of(type, op))) made += ", at another rank";
+  return made + ": see HCCC_DTYPES and HCCC_OPS of its CMakeLists.txt";
+}
+
 bool Library::does(const Wanted &wanted) const {
   if (wanted.library) return !strcmp(description_->name, wanted.library);
   return !strcmp(description_->collective, wanted.collective) && description_->root == wanted.root;
@@ -219,9 +239,7 @@ const Library &Libraries::fit(const Wanted &wanted) const {
   if (const Library *found = find(wanted)) return *found;
   const Library *first = last(wanted, false, false);
   if (first)
-    throw Error(hcccInvalidUsage,
-                text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its CMakeLists.txt",
-                        first->description().name, name_of_type(wanted.type), name_of_op(wanted.op)));
+    throw Error(hcccInvalidUsage, first->not_built_text(wanted.type, wanted.op));
   const std::string what = wanted.library ? text_of("is called %s", wanted.library)
                            : wanted.root < 0
                                ? text_of("does %s", wanted.collective)

@@ -3,6 +3,7 @@
 
 #include <hccc/library.h>
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <map>
@@ -46,8 +47,16 @@ class Library {
   const hccc_library &description() const { return *description_; }
   // Returns whether it was made for a call that had none, so that others go before it.
   bool standard() const { return standard_; }
-  // Returns whether it was built for a type and a reduction.
+  // The types and reductions that a library is built for, as bits.
+  static constexpr size_t BUILT_WORDS = (hcccNumTypes * hcccNumOps + 63) / 64;
+  using Built = std::array<uint64_t, BUILT_WORDS>;
+  Built built() const;
+  // Drops types and reductions that another rank's library of the plan was not built for.
+  void keep(const Built &of_all);
+  // Returns whether it was built for a type and a reduction, at all ranks.
   bool built_for(int type, int op) const;
+  // Returns the text for a type and a reduction that it was not built for.
+  std::string not_built_text(int type, int op) const;
   // Returns whether it does a call's collective for its root, or has the name that the call asks for.
   bool does(const Wanted &wanted) const;
   // Returns whether it does a call's collective for any root, with its ranks renumbered: all share
@@ -74,7 +83,7 @@ class Library {
   const hccc_library *description_ = nullptr;
   const bool standard_;
   long long flags_at_ = 0;
-  std::bitset<hcccNumTypes * hcccNumOps> built_;           // of each type and reduction
+  std::bitset<hcccNumTypes * hcccNumOps> built_, dropped_;  // of each type and reduction
   std::map<int, std::bitset<hcccNumTypes>> built_of_own_;  // by the program's own reductions
 };
 
