@@ -201,6 +201,7 @@ void Communicator::set_up(const TimeLeft &left) {
   HCCC_LOG(INFO, INIT, rank_, "%d ranks%s, %d thread%s each%s", n_ranks_,
            host_->one_process() ? " in one process" : near < n_ranks_ ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
            oversubscribed_ ? ", more than there are cores" : "");
+  made_.store(true, std::memory_order_release);
 }
 
 void Communicator::forsake() {

@@ -180,6 +180,7 @@ class Communicator {
   Libraries libraries_;
   Failure failure_;
   std::unique_ptr<Network> network_;  // where ranks are on other hosts
+  std::atomic<bool> made_{false};  // all of it: the monitor's thread starts before
   std::unique_ptr<GpuCalls> gpu_;       // where calls are launched on one
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<Mapper> mapper_;  // where memory is a device's

@@ -75,7 +75,7 @@ void Communicator::launch(const Library &library, const Called &called, const Bu
 
 // Checks what became of launches; called by the monitor's thread.
 void Communicator::watch() {
-  if (!gpu_) return;
+  if (!made_.load(std::memory_order_acquire) || !gpu_) return;
   try {
     Called first = called_by(host_->control(rank_));
     uint64_t last = first.number;

@@ -117,7 +117,7 @@ void Host::exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &lef
   device_memory_->exchange(controls, one_process_, [&] {
     int rank = -1, orderly = 0;
     const bool gone = hccc_bootstrap_next_departure(bootstrap, &rank, &orderly);
-    if (gone && control(rank).standing.load(std::memory_order_acquire) != Standing::LEFT)
+    if (gone && near(rank) && control(rank).standing.load(std::memory_order_acquire) != Standing::LEFT)
       throw Error(hcccRemoteError, text_of("rank %d is gone before all had met", rank));
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (timeout_s > 0 && waited.count() > timeout_s)
