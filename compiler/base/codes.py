@@ -127,6 +127,11 @@ TABLE = (
     Code("E136", "`nodenum` is not how many nodes are defined."),
     Code("E137", "A cluster has too many GPUs, links or tiers."),
     Code("E138", "A cluster file uses a key, a unit or a name that there is not."),
+    Code(
+        "E139",
+        "Devices of two vendors are to address each other's memory.",
+        "Leave one node out of the memory domain: what goes between them is then a message.",
+    ),
     Code("E201", "A rank sends a chunk of which it has nothing."),
     Code("E202", "A rank reduces into a chunk of which it has nothing."),
     Code("E203", "A contribution would be added twice to one chunk."),

@@ -104,6 +104,8 @@ _SIGNATURES: dict[str, Signature] = {
     "available": (_INT, (_TEXT, _SIZE)),
     "open": (_INT, (_P, _P, _P)),
     "window": (_INT, (_P, _INT, _P, ctypes.c_longlong, _INT, _P)),
+    "tell": (_INT, (_P, _INT, _P)),
+    "told": (_INT, (_P, _INT)),
     "blob": (_INT, (_P, _P, _P, _P)),
     "connect": (_INT, (_P, _INT, _TEXT, _SIZE, _P)),
     "start": (_INT, (_P, _P, _P)),
@@ -205,6 +207,14 @@ class UcxTransport:
     def window(self, number: int, address: int, size: int, memory: str = "host") -> None:
         """Registers `size` bytes at `address`."""
         self._call("window", self._handle, number, address, size, MEMORIES.index(memory))
+
+    def tell(self, number: int) -> None:
+        """Tells connected peers of a window that was registered after the blob was made."""
+        self._call("tell", self._handle, number)
+
+    def told(self, number: int) -> bool:
+        """Tells whether all connected peers know a window that they were told of."""
+        return bool(self._library.call("told", self._handle, number))
 
     def blob(self) -> bytes:
         """Returns the bytes that peers need to connect."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hccc.base.diagnostics import UserError
-from tests.transport.ends import LINE, End, Message, joined
+from tests.transport.ends import DEADLINE_S, LINE, End, Message, joined
 
 
 def test_device_memory_is_staged_and_says_so(ucx: None) -> None:
@@ -39,6 +41,26 @@ def test_a_window_may_be_added_later(ucx: None) -> None:
         a.send(1, [last])
         assert b.expect([last]) == []
         assert np.array_equal(more, one.data())
+
+
+def test_peers_are_told_of_a_window(ucx: None) -> None:
+    with joined(memory="cuda") as (a, b):
+        more = np.zeros(64, np.uint8)
+        b.transport.window(9, more.ctypes.data, more.size, "cuda")
+        b.transport.tell(9)
+        begin = time.monotonic()
+        while not b.transport.told(9):
+            assert time.monotonic() < begin + DEADLINE_S
+        one = Message(5, 0, 64, 0, 0, LINE, 1)
+        a.send(1, [list(one)])
+        a.submit(peer=1, source_window=2, target_window=9, bytes=64, counter=0, value=2)
+        last = [0, 0, 0, -1, 0, 0, 2]
+        a.send(1, [last])
+        assert b.expect([last]) == []
+        assert np.array_equal(more, one.data())
+        assert a.failed() == b.failed() == []
+        with pytest.raises(UserError, match="there is no window 11"):
+            b.transport.tell(11)
 
 
 def test_windows_are_refused(ucx: None) -> None:

@@ -62,6 +62,7 @@ class _Reader:
         self.latency: dict[str, float] = {}
         self.launches: dict[str, float] = {}
         self.nodenum: tuple[int, At] | None = None
+        self.memory_at: list[At] = []  # of each of site.memory
         self.ranks = self.entries = self.most_nics = 0
         self.once: set[str] = set()
         self.grouped: set[tuple[str, int, int]] = set()
@@ -115,7 +116,24 @@ class _Reader:
             message = f"nodenum is {wanted}, but {self.site.n_nodes} nodes are defined"
             raise Mistake("E136", message, at)
         self._fill()
+        self._check_memory()
         return self.site
+
+    def _check_memory(self) -> None:
+        """Checks that devices that address each other's memory are of one vendor."""
+        device = {n: k.device for k in self.site.kinds for n in range(k.first, k.first + k.count)}
+        for nodes, at in zip(self.site.memory, self.memory_at, strict=True):
+            first = device[nodes[0]]
+            for node in nodes:
+                if device[node].vendor == first.vendor:
+                    continue
+                pair = [
+                    f"node{n + 1} ({d.vendor})"
+                    for n, d in ((nodes[0], first), (node, device[node]))
+                ]
+                message = f"{' and '.join(pair)} share no memory: their devices are of two vendors"
+                help = "leave one out: what goes between them then is a message of the network"
+                raise Mistake("E139", message, at, help)
 
     def _fill(self, *, nics: bool = False) -> None:
         """Adds the library's links and NICs to all nodes so far. nics: whether NICs are needed."""
@@ -313,6 +331,7 @@ class _Reader:
             if set(nodes) & {node for other in self.site.memory for node in other}:
                 raise Mistake("E134", "a node here is in another memory domain already", entry.at)
             self.site.memory.append(nodes)
+            self.memory_at.append(entry.at)
 
     def _cluster(self, define: Define) -> None:
         self._first(define)

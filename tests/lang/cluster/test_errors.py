@@ -74,6 +74,12 @@ WRONG = {
         "E134:4:35",
         "another memory domain",
     ),
+    "memory of two vendors": (
+        "define device = H100\ndefine node1 = 8\ndefine node2 = 8\ndefine device = MI300X\n"
+        "define memory = [(node1, node2)]",
+        "E139:5:18",
+        "node1 (nvidia) and node2 (amd) share no memory",
+    ),
     "a GPU in two vendor clusters": (
         NICS + "define cluster = [(node1), (node1, 0)]",
         "E134:4:28",
