@@ -30,6 +30,22 @@ def _operation(library: Catalogue, op: str) -> str:
     return found
 
 
+def installed(place: Path, platform: str) -> Path | None:
+    """Finds a platform's library in a directory of shared libraries, as CMake installs them; None:
+    it is another directory. Raises UserError E473 where there is not one for the platform."""
+    files = [] if is_plain(place, PLAN_FILE) else sorted(place.glob("*.so"))
+    if not files:
+        return None
+    ends = {t.name: f"_{t.name}.so" for t in TARGETS if t.stream}  # else the CPU's
+    platforms = [next((t for t, end in ends.items() if f.name.endswith(end)), "cpu") for f in files]
+    found = [f for f, its in zip(files, platforms, strict=True) if its == platform]
+    if len(found) == 1:
+        return found[0]
+    what = f"{len(found)} libraries" if found else "no library"
+    help = f"name one file of {', '.join(f.name for f in files)}"
+    raise fail("E473", f"{place}: has {what} for {NAMES[platform]}", help=help)
+
+
 def built(
     place: Path,
     dtypes: Sequence[str],

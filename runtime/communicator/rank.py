@@ -15,7 +15,7 @@ from hccc.base.diagnostics import fail
 from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
-from hccc.runtime.communicator.kernels import built
+from hccc.runtime.communicator.kernels import built, installed
 from hccc.runtime.communicator.premul import PremulSum, end
 from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
@@ -149,15 +149,18 @@ class CommunicatorRank:
         return self._handle.value
 
     def load(self, path: Path, dtypes: Sequence[str] = (), ops: Sequence[str] = ("sum",)) -> None:
-        """Loads a library of kernels: a shared library, or a directory that `hccc` emitted, whose
-        kernels for this platform are built for these types and reductions, unless they are cached.
+        """Loads a library of kernels: a shared library; a directory that `hccc` emitted, whose
+        kernels for this platform are built for these types and reductions, unless they are cached;
+        or a directory of libraries that CMake has installed, of which this platform's is taken.
 
         All ranks load the same libraries in the same order. Raises UserError E41x where it cannot
-        be built.
+        be built, E473 where there is none.
         """
         file = path
         if not path.is_file():
-            file = built(path, dtypes or ("float32",), ops, self.platform)
+            file = installed(path, self.platform) or built(
+                path, dtypes or ("float32",), ops, self.platform
+            )
         self._call("CommLoad", str(file.resolve()).encode())
 
     def can(

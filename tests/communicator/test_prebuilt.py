@@ -10,11 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hccc.api import functions as api
+from hccc.base.diagnostics import UserError
+from hccc.driver.assumed import usual_hosts
+from hccc.ir.collective import OpType
 from hccc.runtime.communicator import Communicator, CommunicatorError, runtime_library
 from hccc.runtime.communicator.communicator import Can
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.device import device_layer
 from hccc.runtime.device.stream import Stream
+from hccc.synth.builtin.direct import direct
 from tests.communicator.world import alone
 
 RANKS = 3
@@ -30,6 +35,37 @@ def package(tmp_path: Path, sums: Path) -> Path:
     shutil.copy(runtime_library.build(), made / "libhccc.so")
     shutil.copy(built(sums, ["float32", "int32"], ["sum", "max"]), made / "standard" / NAME)
     return made
+
+
+def of_installed(place: Path, other: Path) -> tuple[float, str, str]:
+    """Loads what is in `place`, and returns a sum, and the errors of `other` and of an empty
+    folder."""
+    (c,) = Communicator.init_all(1)
+    c.load(place)
+    x = np.full(5, 3, np.float32)
+    c.all_reduce(x)
+    errors = []
+    for wrong in (other, other / "nothing"):
+        with pytest.raises(UserError) as caught:
+            c.load(wrong)
+        errors.append(caught.value.problem.message)
+    c.destroy()
+    return float(x.sum()), *errors
+
+
+def test_a_folder_of_several_platforms_libraries(tmp_path: Path) -> None:
+    kernels, lib, other = tmp_path / "kernels", tmp_path / "lib", tmp_path / "other"
+    api.write(api.compile(direct(usual_hosts([1]), OpType.ALLREDUCE)), kernels)
+    lib.mkdir()
+    (other / "nothing").mkdir(parents=True)
+    shutil.copy(built(kernels, ["float32"], ["sum"]), lib / "libsums.so")
+    for name in ("libsums_cuda.so", "libsums_hip.so"):  # neither is opened
+        (lib / name).write_text("of another platform")
+        shutil.copy(lib / name, other)
+    total, no_library, no_directory = alone(of_installed, lib, other)
+    assert total == 15
+    assert no_library == f"{other}: has no library for the CPU"
+    assert no_directory.endswith("is no directory of kernels")
 
 
 def first_calls(package: Path, variables: Mapping[str, str]) -> tuple[list[Can], list[str]]:
