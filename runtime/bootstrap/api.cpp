@@ -226,6 +226,15 @@ int hccc_bootstrap_signs(hccc_bootstrap *b, double *silent_s, unsigned long long
   return !found.empty();
 }
 
+int hccc_bootstrap_attend(hccc_bootstrap *b, const hccc_bootstrap_guest *guest) {
+  bool attended = false;
+  guarded(nullptr, [&] {
+    attended = usable(b).attend(guest);
+    return std::string();
+  });
+  return attended;
+}
+
 void hccc_bootstrap_give_up(hccc_bootstrap *b, const char *why) {
   guarded(nullptr, [&] {
     usable(b).give_up(why);

@@ -131,6 +131,7 @@ void Client::fail_late(CallKind kind) {
 // Reads and handles all frames that have arrived. Under the lock, as the functions that it calls.
 void Client::drain() {
   if (lost_) return;
+  if (link_.unsent()) link_.flush();
   const bool open = link_.read();
   for (Frame frame; link_.next(&frame);) take(&frame);
   if (!open || link_.broken()) mark_lost();
@@ -243,9 +244,18 @@ void Client::notify(const void *data, size_t bytes) {
       if (!queued) link_.send(encode(kNotify, 0, 0, message));
       if (!link_.flush() || !link_.unsent()) return;
     }
-    // Later calls send the rest.
+    // Later calls send the rest. The hub's thread would wait for itself.
+    if (hub_ && pthread_equal(hub_thread_, pthread_self())) return;
     if (!wait_for(link_.fd(), POLLOUT, soon)) return;
   }
+}
+
+bool Client::attend(const hccc_bootstrap_guest *guest) {
+  if (!hub_ || !hub_->attend(guest)) return false;
+  std::lock_guard<std::mutex> lock(lock_);
+  link_.send(encode(kWake, 0, 0));
+  link_.flush();
+  return true;
 }
 
 // Leaves, and waits a moment for the hub's answer, so that nothing that it sent is lost; not for a
@@ -263,8 +273,8 @@ void Client::close() {
     // The hub has gone already.
   }
   link_.close();
-  if (has_hub_) pthread_join(hub_, nullptr);
-  has_hub_ = false;
+  if (hub_) pthread_join(hub_thread_, nullptr);
+  hub_.reset();
 }
 
 }  // namespace hccc::bootstrap

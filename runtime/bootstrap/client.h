@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <mutex>
 
 #include "hub.h"
@@ -38,6 +39,8 @@ class Client {
   // Asks the hub for signs of life, and returns those that it sent last; silent_ms of rank 0 is the
   // hub's silence. Empty: nothing is known.
   std::vector<Sign> signs();
+  // Has the hub's thread do a guest's turns, or nobody's. False: this rank has none.
+  bool attend(const hccc_bootstrap_guest *guest);
   int watch() const { return watch_.get(); }
   bool in_child() const { return process_ != getpid(); }  // this process was forked since
   void close();
@@ -86,8 +89,8 @@ class Client {
   std::atomic<uint64_t> state_{0};
   std::vector<Sign> signs_;
   int64_t asked_ = 0;  // when the hub was asked for signs that it has not sent; 0: it was not
-  bool has_hub_ = false;
-  pthread_t hub_;
+  std::unique_ptr<Hub> hub_;  // of rank 0
+  pthread_t hub_thread_;
 };
 
 }  // namespace hccc::bootstrap

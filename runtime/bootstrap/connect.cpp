@@ -21,12 +21,7 @@ namespace {
 const int64_t kRefused_ns = 2000000000;
 
 void *run_hub(void *of) {
-  std::unique_ptr<Hub> hub(static_cast<Hub *>(of));
-  try {
-    hub->run();
-  } catch (...) {
-    // Out of memory: its connections close, which every rank notices.
-  }
+  static_cast<Hub *>(of)->run();
   return nullptr;
 }
 
@@ -182,9 +177,8 @@ void Client::start_hub(Fd listener, Link root) {
   of_hub = Fd(pair[1]);
   auto hub = std::make_unique<Hub>(std::move(listener), secret, job, n_ranks, std::move(of_hub),
                                    std::move(root));
-  hub_ = start_thread(run_hub, hub.get(), "hccc-hub");
-  hub.release();
-  has_hub_ = true;
+  hub_thread_ = start_thread(run_hub, hub.get(), "hccc-hub");
+  hub_ = std::move(hub);
   link_ = Link(std::move(own), largest_answer());
 }
 

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+
 namespace hccc::bootstrap {
 namespace {
 
@@ -25,6 +27,39 @@ Hub::Hub(Fd listener, const Secret &secret, const Job &job, int n_ranks, Fd own,
 }
 
 void Hub::run() {
+  try {
+    serve();
+  } catch (...) {
+    close_all();
+  }
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> lock(attending_);
+      if (!guest_.turn) {
+        over_ = true;
+        return;
+      }
+    }
+    std::vector<pollfd> none;
+    wait(&none, -1);
+  }
+}
+
+bool Hub::attend(const hccc_bootstrap_guest *guest) {
+  std::lock_guard<std::mutex> lock(attending_);
+  if (over_) return false;
+  guest_ = guest ? *guest : hccc_bootstrap_guest{};
+  due_ = Deadline::in(0);
+  return true;
+}
+
+void Hub::close_all() {
+  root_.close();
+  acceptor_.close();
+  for (Member &m : members_) m.link.close();
+}
+
+void Hub::serve() {
   stop_accepting_if_complete();
   read_root();  // what arrived with its last report
   while (!members_[0].gone) step();
@@ -59,12 +94,34 @@ void Hub::step() {
     set.push_back({there ? m.link.fd() : -1,
                    static_cast<short>(POLLIN | (m.link.unsent() ? POLLOUT : 0)), 0});
   }
-  if (poll(set.data(), set.size(), accepting_ ? acceptor_.poll_ms(60000) : -1) < 0)
-    for (pollfd &one : set) one.revents = 0;
+  wait(&set, accepting_ ? acceptor_.poll_ms(60000) : -1);
   if (set[0].revents) read_root();
   if (accepting_) accept(&set[1]);
   for (size_t rank = 0; rank < members_.size(); ++rank)
     if (set[n_others + rank].revents) read_from(static_cast<int>(rank));
+}
+
+// Polls `set`, and does the guest's turn where it is due.
+void Hub::wait(std::vector<pollfd> *set, int at_most_ms) {
+  const size_t own = set->size();
+  void *whose = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(attending_);
+    if (guest_.turn) {
+      size_t n = 0;
+      const pollfd *files = guest_.files(guest_.context, &n);
+      set->insert(set->end(), files, files + n);
+      whose = guest_.context;
+      at_most_ms = due_.poll_ms(at_most_ms < 0 ? 60000 : at_most_ms);
+    }
+  }
+  if (poll(set->data(), set->size(), at_most_ms) < 0)
+    for (pollfd &one : *set) one.revents = 0;
+  std::lock_guard<std::mutex> lock(attending_);
+  if (!guest_.turn || guest_.context != whose) return;  // another guest's, or of nobody
+  const bool ready = std::any_of(set->begin() + static_cast<long>(own), set->end(),
+                                 [](const pollfd &one) { return one.revents != 0; });
+  if (ready || due_.passed()) due_ = Deadline::in(guest_.turn(whose, set->data() + own) / 1e3);
 }
 
 void Hub::accept(const pollfd *polled) {

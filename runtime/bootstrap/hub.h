@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 
 #include "handshake.h"
 
@@ -19,8 +20,13 @@ class Hub {
   // are connected.
   Hub(Fd listener, const Secret &secret, const Job &job, int n_ranks, Fd own, Link root);
 
-  // Runs until rank 0 leaves or ends.
+  // Runs until rank 0 leaves or ends, or memory is short: then its connections close, which every
+  // rank notices. A guest is attended to until it goes.
   void run();
+
+  // Has the thread of `run` do a guest's turns; null: nobody's, and none runs any more. False: the
+  // thread has ended.
+  bool attend(const hccc_bootstrap_guest *guest);
 
  private:
   struct Member {
@@ -39,7 +45,10 @@ class Hub {
     Bytes failed;               // the failure that every caller gets; null: none
   };
 
+  void serve();
+  void close_all();
   void step();
+  void wait(std::vector<pollfd> *set, int at_most_ms);
   void accept(const pollfd *polled);
   void admit(Arrival *arrival);
   void stop_accepting_if_complete();
@@ -63,6 +72,11 @@ class Hub {
   int n_joined_ = 1;
   int first_gone_ = -1;  // that ended without leaving, else that left with a failure
   std::map<uint64_t, Call> calls_;  // not yet made by all ranks
+
+  std::mutex attending_;  // of all below; held while a turn runs
+  hccc_bootstrap_guest guest_ = {};
+  Deadline due_ = Deadline::never();  // the guest's next turn
+  bool over_ = false;                 // the thread attends to nobody any more
 };
 
 }  // namespace hccc::bootstrap

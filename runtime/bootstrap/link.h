@@ -26,6 +26,7 @@ enum Kind : uint32_t {
   kPing,         // hub → rank: does it answer?
   kPong,         // rank → hub: it does; seq: its state
   kSigns,        // hub → rank: the answer to kProbe; payload: encode(signs of all ranks)
+  kWake,         // rank → hub: nothing but that it is awake
 };
 
 struct Frame {

@@ -61,6 +61,17 @@ Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, 
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r) && host.process(r) != getpid())
       processes_[static_cast<size_t>(r)] = process_descriptor(host.process(r));
+  const auto files_of = [](void *self, size_t *n) {
+    const std::vector<pollfd> &files = static_cast<Monitor *>(self)->files();
+    *n = files.size();
+    return files.data();
+  };
+  const auto turn_of = [](void *self, const pollfd *polled) { return static_cast<Monitor *>(self)->turn(polled); };
+  const hccc_bootstrap_guest guest = {this, files_of, turn_of};
+  if (!hccc_bootstrap_attend(bootstrap, &guest)) start();
+}
+
+void Monitor::start() {
   stop_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (stop_.get() < 0) throw system_error("no event descriptor");
   const SignalsBlocked blocked;
@@ -72,6 +83,10 @@ Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, 
 }
 
 Monitor::~Monitor() {
+  if (!thread_.joinable()) {
+    hccc_bootstrap_attend(bootstrap_, nullptr);
+    return;
+  }
   const uint64_t one = 1;
   const ssize_t written = write(stop_.get(), &one, sizeof one);
   static_cast<void>(written);
@@ -130,28 +145,40 @@ bool Monitor::adopt_failure(int rank) {
 }
 
 void Monitor::run() {
-  for (;;) {
-    std::vector<pollfd> files = {{stop_.get(), POLLIN, 0}, {hccc_bootstrap_poll_fd(bootstrap_), POLLIN, 0}};
-    std::vector<int> of;
-    for (size_t r = 0; r < processes_.size(); ++r) {
-      if (!processes_[r]) continue;
-      files.push_back({processes_[r]->get(), POLLIN, 0});
-      of.push_back(static_cast<int>(r));
-    }
-    poll(files.data(), files.size(), failure_.refused() ? REFUSED_PERIOD_MS : PERIOD_MS);
-    if (files[0].revents) return;
-    liveness_.beat();
-    read_messages();
-    for (int r = 0; r < host_.n_ranks() && failure_.code() == hcccSuccess; ++r) adopt_failure(r);
-    for (size_t k = 0; k < of.size(); ++k)
-      if (files[2 + k].revents) handle_departure(of[k], false);
-    watch_();
-    if (running.load(std::memory_order_acquire)) compare_calls();
-    refusals_.step();
-    check_deadline();
-    failure_.confirm();
-    share_failure();
+  for (int period_ms = 0;;) {
+    std::vector<pollfd> polled = files();
+    polled.push_back({stop_.get(), POLLIN, 0});
+    poll(polled.data(), polled.size(), period_ms);
+    if (polled.back().revents) return;
+    period_ms = turn(polled.data());
   }
+}
+
+const std::vector<pollfd> &Monitor::files() {
+  files_ = {{hccc_bootstrap_poll_fd(bootstrap_), POLLIN, 0}};
+  files_of_.clear();
+  for (size_t r = 0; r < processes_.size(); ++r) {
+    if (!processes_[r]) continue;
+    files_.push_back({processes_[r]->get(), POLLIN, 0});
+    files_of_.push_back(static_cast<int>(r));
+  }
+  return files_;
+}
+
+// Looks at everything once. polled: files(). Returns the milliseconds until the next time.
+int Monitor::turn(const pollfd *polled) {
+  liveness_.beat();
+  read_messages();
+  for (int r = 0; r < host_.n_ranks() && failure_.code() == hcccSuccess; ++r) adopt_failure(r);
+  for (size_t k = 0; k < files_of_.size(); ++k)
+    if (polled[1 + k].revents) handle_departure(files_of_[k], false);
+  watch_();
+  if (running.load(std::memory_order_acquire)) compare_calls();
+  refusals_.step();
+  check_deadline();
+  failure_.confirm();
+  share_failure();
+  return failure_.refused() ? REFUSED_PERIOD_MS : PERIOD_MS;
 }
 
 void Monitor::read_messages() {

@@ -1,7 +1,9 @@
-// monitor.h: a thread that notices failures that no kernel can: the end of a rank's process, a rank
-// that aborts, different calls at two ranks, a call's deadline. It wakes up ten times a second.
+// monitor.h: notices failures that no kernel can: the end of a rank's process, a rank that aborts,
+// different calls at two ranks, a call's deadline. It wakes up ten times a second, in a thread of its own, at
+// rank 0 in that of the bootstrap's hub.
 #pragma once
 
+#include <poll.h>
 #include <stdint.h>
 
 #include <atomic>
@@ -61,7 +63,10 @@ class Monitor {
   void forsake();
 
  private:
+  void start();
   void run();
+  const std::vector<pollfd> &files();
+  int turn(const pollfd *polled);
   void read_messages();
   void share_failure();
   bool adopt_failure(int rank);
@@ -92,7 +97,9 @@ class Monitor {
   Clock::time_point messages_since_;
   uint64_t watched_ = 0;  // the running call, and since when it is known, and was last asked about
   Clock::time_point since_, asked_;
-  Descriptor stop_;
+  std::vector<pollfd> files_;  // to poll: the bootstrap's, and one of each process that lives
+  std::vector<int> files_of_;  // its ranks, from the second on
+  Descriptor stop_;     // of a thread of its own
   std::thread thread_;
 };
 

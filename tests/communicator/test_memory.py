@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,16 +71,21 @@ def test_scratch_grows(library: Library) -> None:
     assert run(2, grows, library(plan)) == [True] * 2
 
 
-def descriptors(communicator: Communicator) -> list[int]:
-    """Counts the descriptors that two more communicators add, and those left after their end."""
+def open_things() -> tuple[int, int]:
+    """Counts descriptors and threads of this process."""
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
-    def count() -> int:
+
+def descriptors_and_threads(communicator: Communicator) -> list[tuple[int, int]]:
+    """Counts descriptors and threads before, in and after each of two more communicators."""
+
+    def count() -> tuple[int, int]:
         communicator.split(None)  # all ranks have come here
         found = []
         for _ in range(10):  # the thread of a rendezvous ends a little later
-            found.append(len(os.listdir("/proc/self/fd")))
+            found.append(open_things())
             time.sleep(0.02)
-        return min(found)
+        return min(fd for fd, _ in found), min(threads for _, threads in found)
 
     counts = [count()]
     for _ in range(2):
@@ -91,8 +97,15 @@ def descriptors(communicator: Communicator) -> list[int]:
     return counts
 
 
-def test_descriptors_of_a_communicator() -> None:
+def check_counts(found: Sequence[list[tuple[int, int]]], most_threads: int) -> None:
+    """Checks what communicators of four ranks add, at every rank, and that it goes with them."""
+    for rank, counts in enumerate(found):
+        for before, there, after in (counts[:3], counts[2:]):
+            assert there[0] - before[0] <= (7 if rank == 0 else 4), (rank, counts)
+            assert there[1] - before[1] <= most_threads, (rank, counts)
+            assert after[0] <= before[0] and after[1] <= before[1], (rank, counts)
+
+
+def test_descriptors_and_threads_of_a_communicator() -> None:
     """Rank 0 has a connection to each other rank; what is of processes is there once."""
-    for rank, (before, first, after, second, last) in enumerate(run(4, descriptors)):
-        assert max(first - before, second - after) <= (8 if rank == 0 else 4)
-        assert last <= after <= before  # more at first: what began the job may not have ended
+    check_counts(run(4, descriptors_and_threads), most_threads=1)

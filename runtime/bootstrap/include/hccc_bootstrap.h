@@ -9,6 +9,7 @@
 #ifndef HCCC_BOOTSTRAP_H
 #define HCCC_BOOTSTRAP_H
 
+#include <poll.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -133,6 +134,21 @@ HCCC_BOOTSTRAP_API void hccc_bootstrap_set_state(hccc_bootstrap *b, unsigned lon
  * gone. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_signs(
     hccc_bootstrap *b, double *silent_s, unsigned long long *states);
+
+/* Work for the thread of rank 0's hub, so that its process needs no second one. */
+typedef struct hccc_bootstrap_guest {
+  void *context;
+  /* Returns n descriptors to poll, which stay until the turn, or until the guest goes. */
+  const struct pollfd *(*files)(void *context, size_t *n);
+  /* Called when one of them is ready, or the time has come: polled has what poll() says of them.
+   * Returns the milliseconds until the next turn. It must not wait for other ranks. */
+  int (*turn)(void *context, const struct pollfd *polled);
+} hccc_bootstrap_guest;
+
+/* Has the hub's thread do a guest's turns, the first at once; a null guest: nobody's, and none runs
+ * any more when this returns. One guest at a time, which goes before the bootstrap is closed. 0: this
+ * rank has no such thread. */
+HCCC_BOOTSTRAP_API int hccc_bootstrap_attend(hccc_bootstrap *b, const hccc_bootstrap_guest *guest);
 
 /* States why this rank will leave, in words for the others' errors. */
 HCCC_BOOTSTRAP_API void hccc_bootstrap_give_up(hccc_bootstrap *b, const char *why);
