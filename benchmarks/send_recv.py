@@ -30,12 +30,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cpu import compiled_with
 from hccc.base.sizes import size_of
-from hccc.runtime.communicator.runtime_library import ROOMS, build
 
 SOURCE = Path(__file__).with_name("send_recv.cpp")
 SIZES = ("8", "4K", "64K", "1M", "16M")
-COMPILE = ("-O2", "-std=c++17", str(SOURCE))
 LEAST_TURNS, MOST_TURNS = 5, 2000
 PER_ROUND = 64 << 20  # bytes that a tenth of a run sends each way, at most
 
@@ -53,12 +52,7 @@ class SendRecvRow:
 
 def ours(place: Path, memory: str) -> Run:
     """Builds the program with hccc's library and returns how to run it."""
-    library, program = build(), place / "hccc"
-    include = f"-I{ROOMS / 'communicator' / 'include'}"
-    rpath = f"-Wl,-rpath,{library.parent}"
-    if not program.exists():
-        command = ["g++", *COMPILE, include, str(library), rpath, "-o", str(program)]
-        subprocess.run(command, check=True)
+    program = compiled_with(place, "hccc", SOURCE, None)
 
     def run(size: int, turns: int) -> float:
         job = {**os.environ, "HCCC_JOB": secrets.token_hex(8), "HCCC_NRANKS": "2"}
@@ -75,12 +69,19 @@ def ours(place: Path, memory: str) -> Run:
 
 def theirs(place: Path, name: str, environment: Path) -> Run:
     """Builds the program with an MPI and returns how to run it."""
-    program, tools = place / name, environment / "bin"
-    subprocess.run([str(tools / "mpicxx"), *COMPILE, "-DMPI", "-o", str(program)], check=True)
+    program = compiled_with(place, name, SOURCE, environment)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def run(size: int, turns: int) -> float:
-        command = [str(tools / "mpirun"), "-np", "2", str(program), str(size), str(turns), "-"]
+        command = [
+            str(environment / "bin" / "mpirun"),
+            "-np",
+            "2",
+            str(program),
+            str(size),
+            str(turns),
+            "-",
+        ]
         done = subprocess.run(command, env={**os.environ, **root}, capture_output=True, text=True)
         return float(done.stdout.split()[-1])
 

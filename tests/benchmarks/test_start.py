@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-ALONE = ("start", "cpu_worker")  # run as files, where there may be no hccc
+ALONE = ("start", "cpu_gloo")  # run as files, where there may be no hccc
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))

@@ -196,17 +196,23 @@ extern "C" int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(
 """
 WITHOUT_THREADS = """
 import ctypes, os, signal
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
 def state():
     return signal.pthread_sigmask(signal.SIG_BLOCK, []), len(os.listdir("/proc/self/fd"))
+def join(rank):
+    try:
+        Communicator.join(id, 2, rank).destroy()
+    except CommunicatorError as error:
+        return error.result.name, error.text
 only = ctypes.CDLL(os.environ["LD_PRELOAD"]).only
 Communicator.join(unique_id(), 1, 0).destroy()
-before, id = state(), unique_id()
-only(1)
-try:
-    Communicator.join(id, 1, 0)
-except CommunicatorError as error:
-    print(error.result.name, error.text)
+before, id, all_there = state(), unique_id(), Barrier(2)
+with ThreadPoolExecutor(2) as pool:
+    list(pool.map(lambda _: all_there.wait(), range(2)))  # both threads of the pool are started
+    only(1)  # rank 0's hub
+    print(*list(pool.map(join, range(2)))[1])
 only(-1)
 Communicator.join(unique_id(), 1, 0).destroy()
 print(state() == before)
