@@ -86,7 +86,7 @@ class SystemRanks:
     def ask(self, words: str) -> list[str]:
         """Tells all ranks something; returns their answers."""
         for pipe in self._pipes:
-            pipe.write(f"{words}\n")
+            print(words, file=pipe, flush=True)
         return [pipe.readline().strip() for pipe in self._pipes]
 
     def prepare(self, collective: str, memory: str, count: int) -> str:
@@ -100,7 +100,7 @@ class SystemRanks:
     def end(self) -> None:
         """Ends the ranks' processes."""
         for pipe in self._pipes:
-            pipe.write("end\n")
+            print("end", file=pipe, flush=True)
             pipe.close()
 
 
@@ -159,7 +159,7 @@ def systems(
         while sum(map(len, pipes.values())) < n * len(names):
             connection, _ = listener.accept()
             connection.settimeout(PATIENCE_S)
-            pipe = connection.makefile("rw", buffering=1)
+            pipe = connection.makefile("rw")
             told, system, rank, version = pipe.readline().split(maxsplit=3)
             if told != key:
                 raise SystemExit("a stranger has connected")

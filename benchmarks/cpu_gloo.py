@@ -47,9 +47,9 @@ def main() -> None:
     call: Callable[[], object] = object
     with (
         socket.create_connection(("127.0.0.1", int(port))) as to,
-        to.makefile("rw", buffering=1) as pipe,
+        to.makefile("rw") as pipe,
     ):
-        pipe.write(f"{key} gloo {rank} gloo of PyTorch {torch.__version__}\n")
+        print(key, "gloo", rank, "gloo of PyTorch", torch.__version__, file=pipe, flush=True)
         for line in pipe:
             word, *rest = line.split()
             answer = "0"
@@ -68,7 +68,7 @@ def main() -> None:
                 answer = repr((time.perf_counter() - started) / int(rest[0]))
             else:
                 call = object
-            pipe.write(f"{answer}\n")
+            print(answer, file=pipe, flush=True)
 
 
 if __name__ == "__main__":
