@@ -40,6 +40,7 @@ STANDARD = "-std=c++17"
 FLAGS = (STANDARD, "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
 STRIPPED = "-s"  # an option of what is built for others
 SUFFIXES = frozenset({".h", ".inc", ".cpp", ".cu", ".hip"})
+BUILT = "built"  # of the user's cache; names tell what is built, so environments share it
 _NATIVE = "native"
 _KEPT_S = 90 * 86_400.0  # from when it was built, in the user's cache
 
@@ -74,8 +75,8 @@ def build_pieces(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
     """Builds a shared library from sources of hccc's own, which have no variants.
 
     Each source is compiled by itself, a few at a time, unless its object exists already, for
-    whatever library. The results are in the user's cache, since a package cannot be written to. A
-    library that a wheel has brought goes before them.
+    whatever library, of whatever installation. The results are in the user's cache, since a package
+    cannot be written to. A library that a wheel has brought goes before them.
     link: options of the linker.
 
     Raises:
@@ -107,9 +108,7 @@ def _linked(pieces: Sequence[Piece], link: Sequence[str], march: str) -> Path:
             objects = pool.map(lambda piece: str(_object(piece, march)), pieces)
             return [*objects, *_link_options(link)]
 
-    return compile_once(
-        source, _name(pieces, link, march), ".so", arguments, _cached(source.parent)
-    )
+    return compile_once(source, _name(pieces, link, march), ".so", arguments, user_directory(BUILT))
 
 
 def _name(pieces: Sequence[Piece], link: Sequence[str], march: str) -> str:
@@ -142,7 +141,7 @@ def build_alone(source: Path, flags: Sequence[str]) -> Path:
     content = hashlib.sha256(source.read_bytes()).hexdigest()
     words = [content, platform.system(), platform.machine(), *options]
     name = stem_of(source, digest_of((), words))
-    found = _existing(_cached(source.parent), name, ".so")
+    found = _existing(user_directory(BUILT), name, ".so")
     return found or _build_in_cache(source, name, ".so", [find_compiler(), *options, str(source)])
 
 
@@ -164,21 +163,12 @@ def _object(piece: Piece, march: str) -> Path:
     search = [f"-I{path}" for path in (source.parent, *piece.include)]
     arguments = [*_options(piece, march), *search, str(source)]
     stem = _stem(piece, march)
-    return compile_once(source, stem, ".o", lambda: arguments, _cached(source.parent))
-
-
-def _cached(directory: Path) -> Path:
-    """Returns the directory of the user's cache for libraries of `directory`. Raises UserError
-    E413."""
-    which = hashlib.sha256(os.fsencode(directory)).hexdigest()
-    place = user_directory("built") / which[:16]
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
+    return compile_once(source, stem, ".o", lambda: arguments, user_directory(BUILT))
 
 
 def _build_in_cache(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
     """Builds as `build_once`, in the user's cache."""
-    place = _cached(source.parent)
+    place = user_directory(BUILT)
     if found := _existing(place, name, suffix):
         return found
     _remove_old(place)
@@ -241,7 +231,7 @@ def build_directory(directory: Path) -> Path:
             return beside_it
     except OSError:
         pass
-    return _cached(directory)
+    return user_directory(BUILT)
 
 
 def compile_once(

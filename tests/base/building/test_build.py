@@ -64,6 +64,18 @@ def test_what_does_not_compile(source: Path) -> None:
     assert not list((source.parent / "cache").rglob("*one*"))
 
 
+def test_the_same_source_elsewhere_is_not_built_again(source: Path) -> None:
+    """Environments that have the same hccc share what is built."""
+    one, other = (source.parent / name / source.name for name in ("one", "other"))
+    for path in (one, other):
+        path.parent.mkdir()
+        path.write_text(ONE)
+    assert build_alone(one, []) == build_alone(other, [])
+    assert build_pieces([Piece(one)]) == build_pieces([Piece(other)])
+    (other.parent / "read.h").touch()
+    assert build_pieces([Piece(one)]) != build_pieces([Piece(other)])
+
+
 def test_what_was_cut_short_is_built_again(source: Path) -> None:
     first = build_alone(source, [])
     whole = first.read_bytes()
