@@ -64,10 +64,22 @@ def _noting(function: Any, kept: dict[Any, list[Any]]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         some = kept.setdefault(_kind(args), [])
         if len(some) < KEPT:
-            some.append(copy.deepcopy(args))
+            some.append(_copied(args))
         return function(*args)
 
     return call
+
+
+def _copied(value: Any) -> Any:
+    """Copies arguments. What cannot be written stays so: it is a type of its own, for which numba
+    would compile the loop once more than its users have it."""
+    if isinstance(value, tuple):
+        parts = [_copied(each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    made = copy.deepcopy(value)
+    if isinstance(made, np.ndarray):
+        made.flags.writeable = value.flags.writeable
+    return made
 
 
 def _kind(value: Any) -> Any:
@@ -90,7 +102,7 @@ def assert_same(name: str, kept: dict[Any, list[Any]]) -> None:
     """Calls both forms with all that is kept."""
     loop = LOOPS[name]
     for given in (args for some in kept.values() for args in some):
-        one, other = copy.deepcopy(given), copy.deepcopy(given)
+        one, other = _copied(given), _copied(given)
         with np.errstate(over="raise"):
             expected = compiled._whole(loop.plain(*one))
         found = loop.compiled(*other)
