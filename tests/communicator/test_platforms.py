@@ -102,7 +102,8 @@ class HostRank:
 
     def empty(self, count: int) -> np.ndarray[Any, Any]:
         """Returns an array in memory of hcccMemAlloc."""
-        return self.c.empty(count, "int32")
+        made: np.ndarray[Any, Any] = self.c.empty(count, "int32")
+        return made
 
     def foreign(self, count: int) -> np.ndarray[Any, Any]:
         """Returns an array of the process's own."""
@@ -285,8 +286,10 @@ def test_messages_to_devices_are_refused(runtime: Path) -> None:
 
 
 def test_hosts_are_of_one_platform_each(runtime: Path) -> None:
+    platform = on("cuda+host", runtime)
+
     def of_rank(rank: int) -> Mapping[str, str]:
-        return on("cuda+host", runtime)(0 if rank < 3 else 3) | {"HCCC_HOST_ID": f"host{rank // 2}"}
+        return {**platform(0 if rank < 3 else 3), "HCCC_HOST_ID": f"host{rank // 2}"}
 
     found = start(N, messages, of_rank=of_rank).outcomes()
     texts = " ".join(one.text for one in found.values())

@@ -50,7 +50,7 @@ def of_installed(place: Path, other: Path) -> tuple[float, str, str]:
             c.load(wrong)
         errors.append(caught.value.problem.message)
     c.destroy()
-    return float(x.sum()), *errors
+    return float(x.sum()), errors[0], errors[1]
 
 
 def test_a_folder_of_several_platforms_libraries(tmp_path: Path) -> None:
