@@ -132,7 +132,7 @@ def commands(
     if given.torch:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + port % 10000)}
         for rank in range(n):  # -P: this folder has a torch.py
-            yield [given.torch, "-P", str(GLOO), *at, str(rank), str(n)], address
+            yield [given.torch, "-P", "-W", "ignore", str(GLOO), *at, str(rank), str(n)], address
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     for name in ("openmpi", "mpich"):
         if not (environment := getattr(given, name)):

@@ -19,7 +19,7 @@ void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, con
   *comm = nullptr;
   Device on = heap_is_of_device() ? Device::current() : Device();
   if (device != THREADS_DEVICE) on.number = device;
-  const auto make = [=] { *comm = hcccComm::on(on, id, n_ranks, rank, left); };
+  const auto make = [=] { *comm = hcccComm::on(on, id, n_ranks, rank, {}, left); };
   if (!group::open()) return make();
   group::add({comm, nullptr, {}, make});
 }

@@ -39,8 +39,9 @@ class LastError {
 }  // namespace hccc
 
 struct hcccComm {
-  hcccComm(const hccc_unique_id &id, int n_ranks, int rank, int device, const hccc::TimeLeft &left)
-      : of(id, n_ranks, rank, left), calls(std::make_shared<hccc::Calls>(of)), device(device) {
+  hcccComm(const hccc_unique_id &id, int n_ranks, int rank, int device, const hccc::Family &family,
+           const hccc::TimeLeft &left)
+      : of(id, n_ranks, rank, family, left), calls(std::make_shared<hccc::Calls>(of)), device(device) {
     enlisted.open(*this);
   }
   ~hcccComm() {
@@ -49,10 +50,10 @@ struct hcccComm {
   }
   // Makes a communicator with the thread's device set; without a platform only the number matters.
   static hcccComm *on(const hccc::Device &device, const hccc_unique_id &id, int n_ranks, int rank,
-                      const hccc::TimeLeft &left) {
+                      const hccc::Family &family, const hccc::TimeLeft &left) {
     std::optional<hccc::OnDevice> there;
     if (device.platform != hcccrtPlatformNone) there.emplace(device);
-    return new hcccComm(id, n_ranks, rank, device.number, left);
+    return new hcccComm(id, n_ranks, rank, device.number, family, left);
   }
 
   hccc::allocations::Enlisted enlisted;  // until launches have ended: destroyed after `of`

@@ -161,11 +161,11 @@ double timeout_of_environment() {
   return seconds;
 }
 
-Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank, const TimeLeft &left)
+Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank, const Family &family, const TimeLeft &left)
     : rank_(rank), n_ranks_(n_ranks), timeout_(timeout_of_environment()),
       bootstrap_(open_bootstrap(id, n_ranks, rank, left.seconds())) {
   try {
-    host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, left);
+    host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, family, left);
     set_up(left);
   } catch (const std::exception &error) {  // ranks that have met may be in a call by now
     hccc_bootstrap_give_up(bootstrap_.get(), error.what());
@@ -437,7 +437,7 @@ Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Setting
     made.apart = strcmp(description.collective, "Broadcast") != 0;
     if (!made.apart) made.buffers.in_place = false;  // the same bytes are copied over themselves
   }
-  check_plan(wanted, description, made.buffers.in_place && !made.apart, settings);
+  made.scratch = check_plan(wanted, description, made.buffers.in_place && !made.apart, settings) > 0;
   return made;
 }
 
@@ -485,8 +485,9 @@ void Communicator::check_allocated(const char *at, size_t bytes) const {
                                              "or reach beyond its end", bytes, static_cast<const void *>(at)));
 }
 
-// Checks that there is a plan for so many elements, or for the slices that long calls are cut into.
-void Communicator::check_plan(const Wanted &wanted, const hccc_library &library, bool in_place,
+// Checks that there is a plan for so many elements, or for the slices that long calls are cut into. Returns
+// the bytes of scratch that they need.
+long long Communicator::check_plan(const Wanted &wanted, const hccc_library &library, bool in_place,
                               const Settings &settings) const {
   const int size = bytes_of_type(wanted.type);
   hccc_call call = call_of(wanted.count, in_place, settings.micro_batch_bytes);
@@ -495,9 +496,11 @@ void Communicator::check_plan(const Wanted &wanted, const hccc_library &library,
   const hccc_range *range = hccc_range_of(library.catalogue, &call, size);
   const bool fits = range && hccc_fits(hccc_shape_of(library.catalogue, range), static_cast<long long>(wanted.count),
                                        size, call.micro_batch_bytes);
-  if (!fits || hccc_scratch_of(library.catalogue, &call, size) > host_->most_scratch_bytes())
+  const long long scratch = hccc_scratch_of(library.catalogue, &call, size);
+  if (!fits || scratch > host_->most_scratch_bytes())
     throw Error(hcccInvalidUsage, text_of("%s: no plan for %zu elements%s", library.name, wanted.count,
                                           in_place ? " in place" : ""));
+  return scratch;
 }
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
@@ -537,7 +540,17 @@ void Communicator::make(const Wanted &wanted, const Settings &settings) {
   last_library_.store(library.name, std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   Running running(*monitor_, called.number, timeout_);
+  struct Giving {
+    Communicator &of;
+    ~Giving() { of.give_scratch(); }
+  } const giving{*this};
   running.launched = run(prepared, wanted, called, settings) && gpu_;
+}
+
+// Gives the shared scratch back when a call has ended: then no rank touches it any more, unless the
+// communicator is lost.
+void Communicator::give_scratch() {
+  if (shares_ && failure_.code() == hcccSuccess) host_->give_scratch(), shares_ = false;
 }
 
 // Shows other ranks what this one calls.
@@ -673,8 +686,9 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
   if (blocks) tell(host_->told_by(rank_, turn), n_ranks_, called.signature, *blocks);
   found.inputs = prepared && !blocks && tell_input(*prepared, called);
   found.reads = messages_ && messages_->reads_memory();
-  const uint64_t told = uint64_t{found.reads} << 2 | uint64_t{found.inputs} << 1 | copied;
-  own.turn.store(turn << 3 | told, std::memory_order_release);
+  if (prepared && prepared->scratch && !found.inputs && !shares_) shares_ = host_->take_scratch();
+  const uint64_t told = uint64_t{shares_} << 3 | uint64_t{found.reads} << 2 | uint64_t{found.inputs} << 1 | copied;
+  own.turn.store(turn << 4 | told, std::memory_order_release);
   unmet_ = unmet;
   for (int r = 0; r < n_ranks_; ++r) {
     const Offer &offer = offer_of(r, turn, start, called);
@@ -683,6 +697,7 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
     if (other.signature != called.signature) throw RefusedCall(difference(r, other, called));
     found.copied |= there & 1, found.inputs &= there >> 1 & 1, found.reads &= there >> 2 & 1;
     found.out_of_place |= !other.in_place;
+    host_->share_scratch(r, there >> 3 & 1);
     if (!blocks) continue;
     const size_t each = told_words(n_ranks_);
     const int64_t *its = host_->told_by(r, turn);
@@ -697,7 +712,7 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
 const Offer &Communicator::offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called) {
   const Offer &offer = host_->control(rank).offers[turn % 2];
   hccc_backoff backoff = {oversubscribed_, 0};
-  while (offer.turn.load(std::memory_order_acquire) >> 3 < turn) {
+  while (offer.turn.load(std::memory_order_acquire) >> 4 < turn) {
     if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
     hccc_back_off(backoff);
     const unsigned long long waited = hccc_clock() - start;

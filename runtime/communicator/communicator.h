@@ -35,7 +35,8 @@ struct Settings {
 class Communicator {
  public:
   // Connects to the other ranks in the time that is left. Collective. Throws Error.
-  Communicator(const hccc_unique_id &id, int n_ranks, int rank, const TimeLeft &left);
+  // family: of the communicator that it is split of.
+  Communicator(const hccc_unique_id &id, int n_ranks, int rank, const Family &family, const TimeLeft &left);
   ~Communicator();
   // Frees what a child of fork() has of it, instead of destroying it: mappings and descriptors.
   // Nobody is told, and no lock is taken, which a thread of the parent may have held.
@@ -90,6 +91,8 @@ class Communicator {
   void *register_buffer(void *at, size_t bytes);
   // Return the target of libraries, and the device of the memory; null: memory of the host.
   const char *target() const { return host_->target(); }
+  // Returns the scratch that a communicator of some of these ranks shares with this one.
+  Family family(const std::vector<int> &ranks) const { return host_->family(ranks); }
   const Device *device() const;
 
  private:
@@ -104,6 +107,7 @@ class Communicator {
     Buffers buffers;
     bool copied, apart;
     int turn;  // by which the library's ranks are renumbered
+    bool scratch = true;  // it may need some
   };
 
   // Whether any rank copies a buffer of a call, or makes it out of place; what ranks tell of their
@@ -133,6 +137,7 @@ class Communicator {
   void check_coming();
   void make(const Wanted &wanted, const Settings &settings);
   bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
+  void give_scratch();
   void publish(const Called &called);
   void meet_without_library(const Wanted &wanted, double timeout_s);
   bool reaches(const char *at, size_t bytes) const;
@@ -140,7 +145,7 @@ class Communicator {
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;
   Prepared prepare_blocks(const Wanted &wanted) const;
   void check_not_captured(const char *collective, void *stream) const;
-  void check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
+  long long check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
   void perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
@@ -203,6 +208,7 @@ class Communicator {
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call
+  bool shares_ = false;  // the call has the shared scratch of this rank
   Scalar scalar_;
   std::atomic<const char *> last_library_{""};
   std::vector<hccc_rank> turned_;

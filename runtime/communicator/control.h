@@ -28,8 +28,8 @@ using CalledWords = std::atomic<uint64_t>[CALLED_WORDS];
 // What a rank calls, for the agreement on a call before a byte of it moves. There are two: no rank
 // is more than one call ahead of another.
 struct Offer {
-  // Counts agreements, times 8; 1: some buffer is copied; 2: the input is told; 4: the rank may read
-  // the others' memory. The rest is written before.
+  // Counts agreements, times 16; 1: some buffer is copied; 2: the input is told; 4: the rank may read
+  // the others' memory; 8: its shared scratch is the call's. The rest is written before.
   std::atomic<uint64_t> turn;
   CalledWords called;
 };

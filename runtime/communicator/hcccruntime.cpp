@@ -35,6 +35,7 @@
 #include "pieces.cpp"
 #include "refusals.cpp"
 #include "registration.cpp"
+#include "scratch.cpp"
 #include "send_receive.cpp"
 #include "shared_memory.cpp"
 #include "short_calls.cpp"

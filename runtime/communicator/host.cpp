@@ -15,7 +15,7 @@ namespace hccc {
 namespace {
 
 constexpr size_t CONTROL_BYTES = 64 << 10, FLAG_BYTES = size_t{256} << 20;
-constexpr size_t FIRST_SCRATCH = size_t{1} << 20;  // mapped from the beginning
+constexpr size_t FIRST_SCRATCH = size_t{1} << 20;  // of what is shared, mapped from the beginning
 // Address space for the heaps of all ranks of a host: half of what a process has. Heaps may have
 // more bytes together, but no host has the memory to fill them.
 constexpr size_t HEAP_ADDRESSES = size_t{1} << 46;
@@ -36,8 +36,9 @@ size_t whole_pages(size_t bytes) { return (bytes + CONTROL_BYTES - 1) / CONTROL_
   throw Error(code, (code == hcccTimeout ? "timed out: " : "") + std::string(error.message));
 }
 
-Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const TimeLeft &left)
-    : rank_(rank), heap_(Heap::held()), joined_(static_cast<size_t>(n_ranks)) {
+Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const Family &family, const TimeLeft &left)
+    : rank_(rank), heap_(Heap::held()), joined_(static_cast<size_t>(n_ranks)), family_(family),
+      shares_(static_cast<size_t>(n_ranks)) {
   if (DeviceHeap *of_device = heap_->of_device())
     device_memory_ = std::make_unique<DeviceMemory>(std::shared_ptr<DeviceHeap>(heap_, of_device), rank, n_ranks);
   exchange(bootstrap, left);
@@ -65,7 +66,9 @@ void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   scratch_bytes_ = static_cast<size_t>(joined_[self].scratch_bytes);
   for (const Joined &one : joined_)
     scratch_bytes_ = std::min(scratch_bytes_, static_cast<size_t>(one.scratch_bytes));
-  SharedFile arena = SharedFile::make("hccc-arena", head_bytes() + FLAG_BYTES + scratch_bytes_);
+  // The own scratch, and behind it what communicators that are split of this one will share.
+  const size_t scratch = scratch_bytes_ * (family_.scratch ? 1 : 2);
+  SharedFile arena = SharedFile::make("hccc-arena", head_bytes() + FLAG_BYTES + scratch);
   const int shared[2] = {arena.descriptor(), own ? own->descriptor() : device_memory_->mailbox().for_peers()};
   std::vector<int> files(2 * joined_.size(), -1);
   if (hccc_bootstrap_share(bootstrap, shared, 2, files.data(), left.seconds(), &error)) fail_as(error);
@@ -129,6 +132,12 @@ void Host::exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &lef
 // Maps the files of every rank: its arena and its heap (of a device: its mailbox). -1: a rank of
 // another host, or a file that has an owner by now.
 void Host::map(std::vector<int> &files, size_t arena_bytes) {
+  const bool begins = !family_.scratch && !device_memory_;  // a family of its own
+  if (!device_memory_) scratch_ = std::make_unique<Scratch>(joined_.size(), scratch_bytes_);
+  if (begins) {
+    family_.scratch = std::make_shared<Scratch>(joined_.size(), scratch_bytes_);
+    for (int r = 0; r < n_ranks(); ++r) family_.ranks.push_back(r);
+  }
   size_t all_near = 0;
   for (size_t r = 0; r < joined_.size(); ++r) all_near += files[2 * r] >= 0;
   for (size_t r = 0; r < joined_.size(); ++r) {
@@ -138,15 +147,16 @@ void Host::map(std::vector<int> &files, size_t arena_bytes) {
     arenas_.emplace_back();
     heaps_.emplace_back();
     if (!near) continue;
-    Arena &arena = arenas_.back();
     const SharedFile file = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
-    arena.fixed = Mapping(file.descriptor(), 0, head_bytes() + FLAG_BYTES);
+    const size_t fixed = head_bytes() + FLAG_BYTES;
+    arenas_.back() = Mapping(file.descriptor(), 0, fixed);
     if (!device_memory_) {
       // The network may write into the own scratch at any time: all of it stays where it is.
       const bool whole = all_near < joined_.size() && r == static_cast<size_t>(rank_);
-      const size_t bytes = whole ? scratch_bytes_ : std::min(scratch_bytes_, FIRST_SCRATCH);
-      arena.scratch = Mapping(file.descriptor(), head_bytes() + FLAG_BYTES, bytes);
+      scratch_->add(r, Mapping(file.descriptor(), fixed, whole ? scratch_bytes_ : page_bytes()));
     }
+    if (begins)
+      family_.scratch->add(r, Mapping(file.descriptor(), fixed + scratch_bytes_, std::min(scratch_bytes_, FIRST_SCRATCH)));
     const int second = std::exchange(files[2 * r + 1], -1);
     if (device_memory_) {
       device_memory_->mailbox().connect(static_cast<int>(r), second);
@@ -160,13 +170,15 @@ void Host::map(std::vector<int> &files, size_t arena_bytes) {
 }
 
 void Host::map_scratch(size_t bytes) {
-  for (size_t r = 0; r < arenas_.size(); ++r) {
-    Mapping &scratch = arenas_[r].scratch;
-    if (!scratch.base() || scratch.bytes() >= bytes) continue;
-    const size_t pages = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-    scratch.grow(std::min(scratch_bytes_, std::max(pages, 2 * scratch.bytes())));
-    ranks_[r].scratch = scratch.base();
-  }
+  for (size_t r = 0; scratch_ && bytes && r < arenas_.size(); ++r)
+    ranks_[r].scratch = shares_[r] ? family_.scratch->at(static_cast<size_t>(family_.ranks[r]), bytes) : scratch_->at(r, bytes);
+}
+
+Family Host::family(const std::vector<int> &ranks) const {
+  Family made = {family_.scratch, {}};
+  for (const int r : ranks)
+    if (made.scratch) made.ranks.push_back(family_.ranks[static_cast<size_t>(r)]);
+  return made;
 }
 
 void Host::zero_flags(long long bytes) {
@@ -178,6 +190,8 @@ void Host::zero_flags(long long bytes) {
 void Host::forsake() {
   arenas_.clear();
   heaps_.clear();
+  scratch_.reset();
+  family_.scratch.reset();
   if (device_memory_) device_memory_->mailbox().close_all();
   else heap_.reset();
 }
@@ -185,14 +199,14 @@ void Host::forsake() {
 void Host::fill_tables() {
   for (size_t r = 0; r < joined_.size(); ++r) {
     void *base = heaps_[r] ? heaps_[r]->base() : nullptr;
-    if (arenas_[r].fixed.base() && !base) base = reinterpret_cast<void *>(joined_[r].heap_base);
+    if (arenas_[r].base() && !base) base = reinterpret_cast<void *>(joined_[r].heap_base);
     hccc_window window = {base, static_cast<long long>(joined_[r].heap_bytes)};
     if (one_process_) window = HCCC_ALL_MEMORY;
     windows_.push_back(window);
   }
   for (size_t r = 0; r < joined_.size(); ++r) {
-    char *fixed = arenas_[r].fixed.base();
-    ranks_.push_back({fixed ? fixed + head_bytes() : nullptr, arenas_[r].scratch.base(), &windows_[r], 1, 0});
+    char *fixed = arenas_[r].base();
+    ranks_.push_back({fixed ? fixed + head_bytes() : nullptr, scratch_ ? scratch_->at(r, 0) : nullptr, &windows_[r], 1, 0});
   }
 }
 
@@ -213,7 +227,7 @@ std::vector<Host::Window> Host::own_windows() const {
 }
 
 Control &Host::control(int rank) const {
-  return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].fixed.base());
+  return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].base());
 }
 
 size_t Host::told_at() const { return CONTROL_BYTES + whole_pages(joined_.size() * sizeof(Ring)); }
@@ -223,17 +237,17 @@ size_t Host::inputs_at() const { return told_at() + whole_pages(2 * told_bytes(n
 size_t Host::head_bytes() const { return inputs_at() + whole_pages(2 * sizeof(ToldInput)); }
 
 int64_t *Host::told_by(int rank, uint64_t call) const {
-  char *first = arenas_[static_cast<size_t>(rank)].fixed.base() + told_at();
+  char *first = arenas_[static_cast<size_t>(rank)].base() + told_at();
   return reinterpret_cast<int64_t *>(first + call % 2 * told_bytes(n_ranks()));
 }
 
 ToldInput &Host::told_input(int rank, uint64_t call) const {
-  char *first = arenas_[static_cast<size_t>(rank)].fixed.base() + inputs_at();
+  char *first = arenas_[static_cast<size_t>(rank)].base() + inputs_at();
   return reinterpret_cast<ToldInput *>(first)[call % 2];
 }
 
 Ring &Host::ring(int from, int to) const {
-  char *first = arenas_[static_cast<size_t>(to)].fixed.base() + CONTROL_BYTES;
+  char *first = arenas_[static_cast<size_t>(to)].base() + CONTROL_BYTES;
   return reinterpret_cast<Ring *>(first)[from];
 }
 

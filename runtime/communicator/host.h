@@ -4,6 +4,7 @@
 
 #include <hccc/hccc.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "heap.h"
 #include "device_memory.h"
 #include "rings.h"
+#include "scratch.h"
 #include "shared_memory.h"
 #include "short_calls.h"
 #include "time_left.h"
@@ -33,8 +35,9 @@ struct Joined {
 
 class Host {
  public:
-  // Exchanges memory with the other ranks and maps theirs. Throws Error.
-  Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const TimeLeft &left);
+  // Exchanges memory with the other ranks and maps theirs. family: of the communicator that this one
+  // was split of. Throws Error.
+  Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const Family &family, const TimeLeft &left);
 
   // Returns the table that kernels read.
   const hccc_rank *ranks() const { return device_memory_ ? device_memory_->table() : ranks_.data(); }
@@ -70,9 +73,16 @@ class Host {
   bool reaches(const void *pointer, size_t bytes) const;
   // Zeroes the first bytes of the own flags. Throws Error.
   void zero_flags(long long bytes);
+  // Takes the shared scratch of this rank for a call, where it is free.
+  bool take_scratch() { return family_.scratch && family_.scratch->take(); }
+  void give_scratch() { family_.scratch->give(); }
+  // Says whether a rank's next call uses its shared scratch, or this communicator's own.
+  void share_scratch(int rank, bool shared) { shares_[static_cast<size_t>(rank)] = shared; }
   // Maps at least so many bytes of every rank's scratch, where memory is the host's. No kernel may
   // run. Throws Error.
   void map_scratch(size_t bytes);
+  // Returns the shared scratch for a communicator of some of these ranks.
+  Family family(const std::vector<int> &ranks) const;
   // Frees what a child of fork() has of its parent's: mappings and descriptors.
   void forsake();
   Heap &heap() const { return *heap_; }
@@ -87,7 +97,9 @@ class Host {
   DeviceMemory *device_memory() const { return device_memory_.get(); }
 
   long long most_flag_bytes() const;
-  long long most_scratch_bytes() const { return static_cast<long long>(scratch_bytes_); }
+  long long most_scratch_bytes() const {
+    return static_cast<long long>(family_.scratch ? std::min(scratch_bytes_, family_.scratch->most()) : scratch_bytes_);
+  }
 
  private:
   void exchange(hccc_bootstrap *bootstrap, const TimeLeft &left);
@@ -96,12 +108,6 @@ class Host {
   void exchange_device_memory(hccc_bootstrap *bootstrap, const TimeLeft &left);
   void map(std::vector<int> &files, size_t arena_bytes);
   void fill_tables();
-
-  // A rank's control page, flags and scratch, of one file; of another host: nothing.
-  struct Arena {
-    Mapping fixed;    // control page, rings of messages and flags
-    Mapping scratch;  // as much as calls have needed so far
-  };
 
   // Return the bytes of an arena before its flags, and before what is told of uneven calls, and of
   // short ones.
@@ -112,12 +118,15 @@ class Host {
   int rank_;
   std::shared_ptr<Heap> heap_;
   std::vector<Joined> joined_;
-  std::vector<Arena> arenas_;                           // of every rank
+  std::vector<Mapping> arenas_;  // of every rank: control page, rings of messages and flags; of another host: null
   std::vector<std::shared_ptr<const Mapping>> heaps_;  // of every rank; null: of this process
   std::vector<hccc_window> windows_;
   std::vector<hccc_rank> ranks_;
   std::unique_ptr<DeviceMemory> device_memory_;
   size_t scratch_bytes_ = 0;
+  Family family_;                  // where memory is the host's
+  std::unique_ptr<Scratch> scratch_;  // the own, likewise
+  std::vector<char> shares_;       // whether a rank uses its shared scratch
   bool one_process_ = true;
 };
 

@@ -49,7 +49,7 @@ hcccComm_t split(Communicator &of, int color, int key, const Device &device, con
   if (color < 0) return nullptr;
   const auto at = std::find(ranks.begin(), ranks.end(), of.rank()) - ranks.begin();
   return hcccComm::on(device, all[static_cast<size_t>(ranks.front())].id, static_cast<int>(ranks.size()),
-                      static_cast<int>(at), left);
+                      static_cast<int>(at), of.family(ranks), left);
 }
 
 }  // namespace

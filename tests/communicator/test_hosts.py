@@ -24,6 +24,7 @@ from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.conftest import Library
 from tests.communicator.test_faults import OTHERS, _nothing, _sum, wait_until_joined
+from tests.communicator.test_memory import check_counts, descriptors_and_threads
 from tests.communicator.test_uneven import differing, random_calls
 from tests.communicator.world import Lost, loaded, start
 from tests.emit import plans
@@ -75,6 +76,12 @@ def sums(communicator: Communicator, place: Path) -> bool:
         c.all_reduce(x)
         assert np.array_equal(x, y)
     return True
+
+
+def test_threads_of_a_communicator_of_two_hosts() -> None:
+    """Each rank has the transport's thread and one more, rank 0 too."""
+    found = start(4, descriptors_and_threads, of_rank=on_hosts).outcomes()
+    check_counts([found[rank] for rank in range(4)], most_threads=2, most_descriptors=None)
 
 
 def test_sums_over_two_hosts(apart: Path) -> None:
