@@ -19,12 +19,8 @@ from numpy.typing import NDArray
 
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import ALIASES
-from hccc.runtime.communicator.buffers import (
-    TYPES,
-    block_length,
-    buffer_on,
-    number_of_type,
-)
+from hccc.runtime.communicator.buffers import TYPES, buffer_on, number_of_type
+from hccc.runtime.communicator.collectives import Collectives
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import group
 from hccc.runtime.communicator.messages import ANY, Received
@@ -49,7 +45,7 @@ __all__ = [
 _Stream = Stream | int | None
 
 
-class Communicator(UnevenCollectives):
+class Communicator(UnevenCollectives, Collectives):
     """One rank of a communicator.
 
     Buffers are arrays of NumPy, PyTorch or others with DLPack or an array interface, in host
@@ -70,49 +66,6 @@ class Communicator(UnevenCollectives):
         Where memory is a GPU's the array is CuPy's; raises UserError E456 without CuPy.
         """
         return allocate(shape, dtype) if self.platform == "cpu" else device_array(shape, dtype)
-
-    def all_reduce(
-        self, send: Any, receive: Any = None, op: str | PremulSum = "sum", stream: _Stream = None
-    ) -> None:
-        """Reduces all `send` into every rank; in place without `receive`."""
-        self._one("AllReduce", send, receive, (1, 1), stream, op)
-
-    def all_gather(self, send: Any, receive: Any, stream: _Stream = None) -> None:
-        """Gathers all `send` at every rank, in the order of ranks."""
-        self._one("AllGather", send, receive, (1, self.n_ranks), stream)
-
-    def reduce_scatter(
-        self, send: Any, receive: Any, op: str | PremulSum = "sum", stream: _Stream = None
-    ) -> None:
-        """Reduces block r of all `send` into rank r."""
-        self._one("ReduceScatter", send, receive, (self.n_ranks, 1), stream, op)
-
-    def all_to_all(self, send: Any, receive: Any, stream: _Stream = None) -> None:
-        """Sends block r of every `send` to rank r, which receives in the order of ranks."""
-        self._one("AllToAll", send, receive, (self.n_ranks, self.n_ranks), stream)
-
-    def broadcast(self, buffer: Any, root: int, stream: _Stream = None) -> None:
-        """Copies the root's buffer to every rank, in place."""
-        self._one("Broadcast", buffer, None, (1, 1), stream, root=root)
-
-    def reduce(
-        self,
-        send: Any,
-        receive: Any,
-        root: int,
-        op: str | PremulSum = "sum",
-        stream: _Stream = None,
-    ) -> None:
-        """Reduces all `send` into the root. receive: None at other ranks."""
-        self._one("Reduce", send, receive, (1, 1), stream, op, root=root, alone=True)
-
-    def gather(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
-        """Gathers all `send` at the root, in the order of ranks. receive: None at other ranks."""
-        self._one("Gather", send, receive, (1, self.n_ranks), stream, root=root, alone=True)
-
-    def scatter(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
-        """Copies block r of the root's `send` to rank r. send: None at other ranks."""
-        self._one("Scatter", send, receive, (self.n_ranks, 1), stream, root=root)
 
     def send(self, buffer: Any, peer: int, tag: int = 0, stream: _Stream = None) -> None:
         """Sends an array to another rank, whose receive has the same tag. Up to 2,048 bytes are
@@ -173,48 +126,6 @@ class Communicator(UnevenCollectives):
             check(function(*words, handle, None))
 
         return launch
-
-    def _one(
-        self,
-        name: str,
-        send: Any,
-        receive: Any,
-        blocks: tuple[int, int],
-        stream: _Stream,
-        op: str | PremulSum | None = None,
-        *,
-        root: int | None = None,
-        alone: bool = False,
-    ) -> None:
-        """Makes a call. blocks: of the send and of the receive buffer; alone: without `receive`
-        this rank has no such buffer, rather than an in-place call."""
-        in_place = receive is None and not alone
-        platform = self.platform
-        s = r = None
-        if send is not None:
-            writes = in_place and root != self.rank
-            s = buffer_on(platform, name, "send", send, writable=writes)
-        if receive is not None:
-            r = buffer_on(platform, name, "receive", receive, writable=True)
-        elif in_place:
-            r = s
-        type_ = number_of_type(name, s, r)
-        words = [] if op is None else [word_of(op)]
-        if root is not None:
-            words.append(root)
-        self._launch(
-            name,
-            (
-                s and s.pointer,
-                r and r.pointer,
-                block_length(name, s, r, blocks),
-                type_,
-                *words,
-            ),
-            s,
-            r,
-            stream,
-        )
 
 
 def allocate(shape: int | tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:

@@ -21,7 +21,12 @@ COMMUNICATOR = Piece(
     include=(ROOMS / "include",),
     reads=tuple(ROOMS / room for room in ("bootstrap", "device", "transport")),
 )
-PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT)  # the longest compilation first
+VENDOR = Piece(
+    ROOMS / "vendor" / "hcccvendor.cpp",
+    include=(*(ROOMS / room / "include" for room in ("", "communicator", "device")),),
+    reads=tuple(ROOMS / room for room in ("bootstrap", "communicator", "device")),
+)
+PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT, VENDOR)  # the longest compilation first
 # nodelete: threads run the library's code until communicators are destroyed.
 LINK = ("-Wl,-z,nodelete", "-ldl")
 
@@ -97,6 +102,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "Send": (_P, _SIZE, _INT, _INT, _P, _P),
     "Recv": (_P, _SIZE, _INT, _INT, _P, _P),
     "Run": (ctypes.c_char_p, *_SEND, _INT, _P, _P),
+    "_vendor_load": (_TEXT, _TEXT, _P),
 }
 
 
@@ -105,7 +111,11 @@ class RuntimeLibrary(CLibrary):
 
     def __init__(self, path: Path) -> None:
         results = {name: (_INT, parameters) for name, parameters in _PARAMETERS.items()}
-        texts = {"GetErrorString": (_TEXT, (_INT,)), "GetLastError": (_TEXT, (_P,))}
+        texts = {
+            "GetErrorString": (_TEXT, (_INT,)),
+            "GetLastError": (_TEXT, (_P,)),
+            "_vendor_error": (_TEXT, ()),
+        }
         super().__init__(path, "hccc", results | texts)
 
     def meaning(self, result: int) -> str:

@@ -17,6 +17,9 @@ class TimeLeft {
     const std::chrono::duration<double> spent = Clock::now() - start_;
     return std::max(0.001, seconds_ - spent.count());
   }
+  bool over() const {
+    return seconds_ > 0 && std::chrono::duration<double>(Clock::now() - start_).count() > seconds_;
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -6,8 +6,8 @@
  *
  *     const hccc_vendor *v;
  *     hccc_vendor_load("mpich", NULL, &v);              // or hccc_vendor_error() says why not
- *     char id[HCCC_VENDOR_MAX_ID] = {0};
- *     if (rank == 0) v->unique_id(id);                  // v->id_bytes of it are sent to the others
+ *     char id[HCCC_VENDOR_ID_BYTES];      
+ *     if (rank == 0) v->unique_id(id);                                // sent to the others
  *     hccc_vendor_comm *comm;
  *     v->init_rank(&comm, n_ranks, id, rank, 60.0);
  *     v->all_reduce(x, y, count, hcccFloat32, hcccSum, comm, NULL);
@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define HCCC_VENDOR_ABI 1
-#define HCCC_VENDOR_MAX_ID 512
+#define HCCC_VENDOR_ID_BYTES 128
 
 enum {
   HCCC_VENDOR_STREAM = 1,   /* calls are put into streams of a device */
@@ -69,7 +69,7 @@ typedef struct hccc_vendor {
   const char *engine;  /* "nccl", "mpi", "oneccl", "own" */
   const char *name;    /* of the library and its version: "MPICH 5.0.2" */
   const char *library; /* the file that was loaded; "" of `own` */
-  size_t id_bytes;     /* at most HCCC_VENDOR_MAX_ID */
+  size_t id_bytes;     /* HCCC_VENDOR_ID_BYTES */
   unsigned flags;      /* HCCC_VENDOR_STREAM ... */
 
   /* Returns 1 where a call does a type and a reduction (ignored where nothing is reduced), else 0. */
@@ -77,12 +77,15 @@ typedef struct hccc_vendor {
   /* Returns the text of this thread's last error; never null. */
   const char *(*last_error)(void);
 
-  /* Makes an id, at one rank: rank 0 of init_rank, whose process must outlive the communicator. */
+  /* Makes an id, at one rank, in whose process the ranks then meet: by hccc's rendezvous, which carries
+   * the library's own id and tells who has gone. It contains a secret. */
   hcccResult_t (*unique_id)(void *id);
   hcccResult_t (*init_rank)(hccc_vendor_comm **made, int n_ranks, const void *id, int rank, double timeout);
   /* Makes a communicator of the ranks of each color, in the order of keys, then ranks; those of
    * HCCC_SPLIT_NOCOLOR get null. */
   hcccResult_t (*split)(hccc_vendor_comm *comm, int color, int key, hccc_vendor_comm **made);
+  hcccResult_t (*count)(hccc_vendor_comm *comm, int *n_ranks);
+  hcccResult_t (*user_rank)(hccc_vendor_comm *comm, int *rank);
   hcccResult_t (*set_timeout)(hccc_vendor_comm *comm, double timeout);
   /* Ends a communicator that no thread uses; collective in some libraries. */
   hcccResult_t (*destroy)(hccc_vendor_comm *comm);

@@ -1,0 +1,1 @@
+"""vendor: the table of functions of vendors' libraries of collectives (docs/vendors.md)."""
