@@ -1,4 +1,4 @@
-"""collectives: the calls of a communicator whose blocks have one length, hccc's or a vendor's library's."""
+"""collectives: the calls whose blocks have one length, of hccc's communicators and of vendors'."""
 
 from __future__ import annotations
 

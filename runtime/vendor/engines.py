@@ -1,4 +1,4 @@
-"""engines: vendors' libraries of collectives, one loaded in a process, through their table (docs/vendors.md).
+"""engines: vendors' libraries of collectives through their table (docs/vendors.md).
 
 engine = load("mpich")                                     # or "nccl", "oneccl", "own"
 comm = engine.join(id, n_ranks, rank, timeout=60)          # id: of engine.unique_id(), at one rank
@@ -139,8 +139,9 @@ def find(vendor: str) -> Path | None:
 
 
 def load(vendor: str, file: Path | str | None = None) -> Engine:
-    """Loads a vendor's library: `file`, else what HCCC_VENDOR_LIBRARY names, else a package's, else the
-    system's. Raises CommunicatorError where there is none, or where it is not what its name says."""
+    """Loads a vendor's library: `file`, else what HCCC_VENDOR_LIBRARY names, else a package's, else
+    the system's. A process loads one. Raises CommunicatorError where there is none, or where it is
+    not what its name says."""
     named = file or os.environ.get("HCCC_VENDOR_LIBRARY") or find(vendor)
     table = ctypes.POINTER(_Table)()
     path = os.fsencode(named) if named else None
@@ -157,6 +158,7 @@ class Engine:
         self._table = table
         self.engine, self.name = text_of(table.engine), text_of(table.name)
         self.library, self.flags = text_of(table.library), Flag(table.flags)
+        self.noted: list[object] | None = None  # buffers of an open group's messages
 
     def __repr__(self) -> str:
         return f"Engine({self.name!r}, {self.library!r})"
@@ -181,12 +183,16 @@ class Engine:
     def group(self) -> Iterator[None]:
         """Has sends and receives go on together, at the end."""
         self.call("group_start")
+        self.noted = []
         try:
             yield
         except BaseException:
             self._table.group_end()
             raise
-        self.call("group_end")
+        else:
+            self.call("group_end")
+        finally:
+            self.noted = None
 
     def call(self, name: str, *words: Any) -> None:
         """Calls a function of the table. Raises CommunicatorError."""
@@ -204,8 +210,8 @@ class EngineCommunicator(Collectives):
         self.n_ranks, self.rank = self._ask("count"), self._ask("user_rank")
 
     def split(self, color: int | None, key: int = 0) -> EngineCommunicator | None:
-        """Makes a communicator of the ranks of one color, in the order of keys, then ranks. All ranks
-        call it; color None gets none."""
+        """Makes a communicator of the ranks of one color, in the order of keys, then ranks. All
+        ranks call it; color None gets none."""
         made, number = ctypes.c_void_p(), -1 if color is None else color
         self.engine.call("split", self._handle, number, key, ctypes.byref(made))
         return EngineCommunicator(self.engine, made) if made else None
@@ -261,6 +267,8 @@ class EngineCommunicator(Collectives):
         stream: Stream | int | None,
     ) -> None:
         queue = None if stream is None else handle_of(stream)
+        if self.engine.noted is not None:
+            self.engine.noted.append((s, r))
         self.engine.call(_FUNCTION_OF[name], *words, self._handle, queue)
         if queue is not None:  # buffers are kept until it is done
             self.engine.call("wait", self._handle, queue)

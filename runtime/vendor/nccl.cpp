@@ -94,6 +94,12 @@ int can(int what, hcccDataType_t type, hcccRedOp_t op) {
   return type <= types && op <= hcccAvg;
 }
 
+bool on_gpu() {
+  hcccrtPlatform_t platform = hcccrtPlatformNone;
+  hcccrtGetPlatform(&platform);
+  return platform != hcccrtPlatformNone && platform != hcccrtPlatformCPU;
+}
+
 class NcclComm : public hccc_vendor_comm {
  public:
   explicit NcclComm(const std::shared_ptr<Meeting> &all)
@@ -113,10 +119,8 @@ class NcclComm : public hccc_vendor_comm {
   }
 
   void make(const Call &call) override {
-    Call c = call;
-    std::vector<char> kept;
     if (call.what >= HCCC_VENDOR_ALL_TO_ALL) return by_messages(call);
-    run(text_of_call(call), [this, c] { must(start(c), comm_); });
+    run(text_of_call(call), [this, call] { must(start(call), comm_); });
   }
 
   void exchange(const std::vector<Call> &messages) override {
@@ -180,9 +184,7 @@ class NcclComm : public hccc_vendor_comm {
   }
 
   void wait(void *stream) override {
-    hcccrtPlatform_t platform = hcccrtPlatformNone;
-    hcccrtGetPlatform(&platform);
-    if (!stream && (platform == hcccrtPlatformNone || platform == hcccrtPlatformCPU)) return;
+    if (!stream && !on_gpu()) return;
     Waiting waiting(*this, "a stream");
     for (hcccrtError_t now; (now = hcccrtStreamQuery(static_cast<hcccrtStream_t>(stream))) != hcccrtSuccess;) {
       if (now != hcccrtErrorNotReady) throw Lost(hcccUnhandledDeviceError, "the device lost a stream");
@@ -279,7 +281,7 @@ class NcclComm : public hccc_vendor_comm {
   }
 
   void in_place_all_to_all(const Call &call) {
-    if (!functions().is_oneccl)
+    if (on_gpu())  // the copy would have to live as long as the stream needs it
       throw Error(hcccInvalidUsage, functions().name + " does no AllToAll in place: give two buffers");
     const size_t bytes = static_cast<size_t>(n_ranks) * call.bytes();
     std::vector<char> copy(static_cast<const char *>(call.send), static_cast<const char *>(call.send) + bytes);

@@ -14,7 +14,8 @@
  *     v->destroy(comm);
  *
  * Arguments. Types, reductions and results are those of hccc_runtime.h, and so are counts, blocks and
- * what in place means, for every engine: where a library has it otherwise, the engine copies. Buffers
+ * what in place means, for every engine: where a library has it otherwise, the engine copies (but no
+ * AllToAll in a stream, which is refused in place). Buffers
  * are the host's memory, or, with HCCC_VENDOR_STREAM, that of the device which the thread has set.
  *
  * Calls. All ranks of a communicator make the same calls in the same order, one thread at a time.
