@@ -1,11 +1,12 @@
-// nccl.cpp: the engines of NCCL, RCCL and oneCCL, whose C functions have one shape: NCCL's, with `oneccl`
-// for `nccl`. NCCL and RCCL put calls into streams of a device; oneCCL's calls of the host's memory block,
-// and are made in a thread that is left behind at the deadline.
+// nccl.cpp: the engines of NCCL, RCCL and, by oneccl_shim.cpp, oneCCL, whose functions have one shape. NCCL
+// and RCCL put calls into streams of a device; oneCCL's calls of the host's memory block, and are made in a
+// thread that is left behind at the deadline.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "../communicator/device.h"
@@ -16,23 +17,12 @@ namespace hccc::vendor {
 namespace nccl {
 namespace {
 
-// Settings of a new communicator of oneCCL, by its header (oneapi/ccl/v2/types.h): its CPU part is asked for.
-struct OneCclConfig {
-  size_t size = sizeof(OneCclConfig);
-  unsigned magic = 0xcafebeef, version = 0;
-  int blocking = UNSET, cga_cluster_size = UNSET, min_ctas = UNSET, max_ctas = UNSET;
-  const char *net_name = nullptr;
-  int split_share = UNSET, multi_threaded = UNSET;
-  unsigned plugin = 0xbaaaaaae;
-  static constexpr int UNSET = -2147483647 - 1;
-};
-
 template <size_t bytes>
 struct Id {
   char of[bytes];
 };
 using NcclId = Id<128>;
-using OneCclId = Id<4096>;
+using OneCclId = Id<256>;
 
 // name, parameters; the names after `ncclMay` a library may lack.
 #define HCCC_NCCL_FUNCTIONS(F)                                                                          \
@@ -64,7 +54,7 @@ struct Functions {
   int (*NcclGetUniqueId)(NcclId *) = nullptr;
   int (*NcclCommInitRank)(void **, int, NcclId, int) = nullptr;
   int (*OneCclGetUniqueId)(OneCclId *) = nullptr;
-  int (*OneCclCommInitRankConfig)(void **, size_t, OneCclId, int, OneCclConfig *) = nullptr;
+  int (*OneCclCommInitRank)(void **, int, OneCclId, int) = nullptr;
 
   bool is_oneccl = false;
   int version = 0;
@@ -91,7 +81,7 @@ constexpr int BYTES = hcccUint8;
 int can(int what, hcccDataType_t type, hcccRedOp_t op) {
   if (what != HCCC_VENDOR_ALL_REDUCE && what != HCCC_VENDOR_REDUCE && what != HCCC_VENDOR_REDUCE_SCATTER) return 1;
   const int types = functions().is_oneccl || functions().version < 22400 ? hcccBfloat16 : hcccFloat8e5m2;
-  return type <= types && op <= hcccAvg;
+  return type <= types && op <= (functions().is_oneccl ? hcccMin : hcccAvg);
 }
 
 bool on_gpu() {
@@ -115,10 +105,11 @@ class NcclComm : public hccc_vendor_comm {
 
   void begin() {
     if (functions().is_oneccl) begin_oneccl();
-    else begin_nccl();
+    else run_init(functions().NcclGetUniqueId, functions().NcclCommInitRank);
   }
 
   void make(const Call &call) override {
+    if (!call.count) return;
     if (call.what >= HCCC_VENDOR_ALL_TO_ALL) return by_messages(call);
     run(text_of_call(call), [this, call] { must(start(call), comm_); });
   }
@@ -144,18 +135,17 @@ class NcclComm : public hccc_vendor_comm {
 
   hccc_vendor_comm *split(int color, int key) override {
     const Functions &f = functions();
+    if (f.is_oneccl) return split_oneccl(color, key);
     if (!f.CommSplit || !f.CommCount || !f.CommUserRank) throw Error(hcccInvalidUsage, f.name + " cannot split");
     const std::vector<int> others = watched_of(color);
     struct Made {
       void *comm = nullptr;
       int n = 0, rank = 0;
-      OneCclConfig config;
     };
     const auto made = std::make_shared<Made>();
-    made->config.version = static_cast<unsigned>(f.version);
     run("split", [this, made, color, key] {
       const Functions &f = functions();
-      must(f.CommSplit(comm_, color, key, &made->comm, f.is_oneccl ? &made->config : nullptr), comm_);
+      must(f.CommSplit(comm_, color, key, &made->comm, nullptr), comm_);
       if (!made->comm || color < 0) return;
       must(f.CommCount(made->comm, &made->n), made->comm);
       must(f.CommUserRank(made->comm, &made->rank), made->comm);
@@ -207,38 +197,63 @@ class NcclComm : public hccc_vendor_comm {
     }, [&] { waiting.check(); });
   }
 
-  void begin_nccl() {
-    NcclId id{};
-    std::vector<NcclId> all(static_cast<size_t>(n_ranks));
-    if (!rank) must(functions().NcclGetUniqueId(&id));
-    all[static_cast<size_t>(rank)] = id;
-    meeting->gather(all.data(), sizeof id, TimeLeft(timeout));
-    run_init([this, first = all[0]](void **to) { return functions().NcclCommInitRank(to, n_ranks, first, rank); });
-  }
-
   void begin_oneccl() {
     setenv("CCL_PROCESS_LAUNCHER", "none", 1);
     setenv("CCL_LOCAL_RANK", std::to_string(meeting->local_rank()).c_str(), 1);
     setenv("CCL_LOCAL_SIZE", std::to_string(meeting->n_local()).c_str(), 1);
     setenv("CCL_KVS_IFACE", meeting->interface(), 0);
-    auto id = std::make_unique<OneCclId>();
-    std::vector<OneCclId> all(static_cast<size_t>(n_ranks));
-    std::string why;
-    if (!rank) must(functions().OneCclGetUniqueId(id.get()));
-    all[static_cast<size_t>(rank)] = *id;
-    meeting->gather(all.data(), sizeof *id, TimeLeft(timeout));
-    const auto config = std::make_shared<OneCclConfig>();
-    config->version = static_cast<unsigned>(functions().version);
-    const auto first = std::make_shared<OneCclId>(all[0]);
-    run_init([this, first, config](void **to) {
-      return functions().OneCclCommInitRankConfig(to, static_cast<size_t>(n_ranks), *first, rank, config.get());
-    });
+    if (static_cast<unsigned>(meeting->n_local()) > std::thread::hardware_concurrency())
+      setenv("CCL_SPIN_COUNT", "1", 0);  // its threads wait for each other without end
+    run_init(functions().OneCclGetUniqueId, functions().OneCclCommInitRank);
   }
 
-  void run_init(std::function<int(void **)> body) {
+  // Has rank 0 make the library's id, and all ranks a communicator of it.
+  template <class Id>
+  void run_init(int (*get_id)(Id *), int (*init_rank)(void **, int, Id, int)) {
+    std::vector<Id> all(static_cast<size_t>(n_ranks));
+    if (!rank) must(get_id(&all[0]));
+    meeting->gather(all.data(), sizeof(Id), TimeLeft(timeout));
+    join(all[0], init_rank);
+  }
+
+  template <class Id>
+  void join(const Id &id, int (*init_rank)(void **, int, Id, int)) {
     const auto made = std::make_shared<void *>(nullptr);
-    run("a communicator of " + functions().name, [made, body = std::move(body)] { must(body(made.get())); }, true);
+    run("a communicator of " + functions().name, [made, init_rank, id, n = n_ranks, me = rank] {
+      must(init_rank(made.get(), n, id, me));
+    }, true);
     comm_ = *made;
+  }
+
+  // oneCCL's own split leaves keys out: ranks of a color meet by an id of their first.
+  hccc_vendor_comm *split_oneccl(int color, int key) {
+    struct Said {
+      int color, key;
+      OneCclId id;
+    };
+    std::vector<Said> all(static_cast<size_t>(n_ranks));
+    Said &own = all[static_cast<size_t>(rank)];
+    own.color = color, own.key = key;
+    Call gather;
+    gather.what = HCCC_VENDOR_ALL_GATHER, gather.send = &own, gather.receive = all.data();
+    gather.count = sizeof(Said), gather.type = hcccUint8;
+    make(gather);
+    std::vector<int> order, others;
+    for (int r = 0; r < n_ranks; ++r)
+      if (all[static_cast<size_t>(r)].color == color) order.push_back(r);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key;
+    });
+    if (color >= 0 && order[0] == rank) must(functions().OneCclGetUniqueId(&own.id));
+    make(gather);
+    if (color < 0) return nullptr;
+    for (const int r : order) others.push_back(watched[static_cast<size_t>(r)]);
+    const auto at = std::find(order.begin(), order.end(), rank) - order.begin();
+    const int n = static_cast<int>(order.size());
+    auto made = std::make_unique<NcclComm>(meeting, others, n, static_cast<int>(at), nullptr);
+    made->timeout = timeout;
+    made->join(all[static_cast<size_t>(order[0])].id, functions().OneCclCommInitRank);
+    return made.release();
   }
 
   int start(const Call &c) const {
@@ -321,7 +336,7 @@ std::string bind(void *handle, const std::string &prefix) {
   f.GetLastError = reinterpret_cast<decltype(f.GetLastError)>(find("GetLastError", false));
   if (f.is_oneccl) {
     f.OneCclGetUniqueId = reinterpret_cast<decltype(f.OneCclGetUniqueId)>(find("GetUniqueId"));
-    f.OneCclCommInitRankConfig = reinterpret_cast<decltype(f.OneCclCommInitRankConfig)>(find("CommInitRankConfig"));
+    f.OneCclCommInitRank = reinterpret_cast<decltype(f.OneCclCommInitRank)>(find("CommInitRank"));
   } else {
     f.NcclGetUniqueId = reinterpret_cast<decltype(f.NcclGetUniqueId)>(find("GetUniqueId"));
     f.NcclCommInitRank = reinterpret_cast<decltype(f.NcclCommInitRank)>(find("CommInitRank"));
@@ -345,16 +360,6 @@ Engine loaded_from(void *handle, const std::string &prefix, const std::string &b
   return made;
 }
 
-// Names libfabric for oneCCL, whose packages have none: beside it, or MPICH's there.
-void find_fabric(const std::string &library) {
-  const std::string folder = library.substr(0, library.rfind('/') + 1);
-  for (const char *place : {"libfabric.so.1", "mpich/libfabric.so.1"})
-    if (const std::string file = folder + place; !access(file.c_str(), R_OK)) {
-      setenv("CCL_OFI_LIBRARY_PATH", file.c_str(), 0);
-      return;
-    }
-}
-
 }  // namespace
 }  // namespace nccl
 
@@ -372,14 +377,16 @@ Engine load_nccl(const std::string &vendor, const char *path) {
 Engine load_oneccl(const char *path) {
   using namespace nccl;
   functions().is_oneccl = true;
-  void *const handle = open_library("oneccl", path, "libccl.so.2");
-  Engine made = loaded_from(handle, "oneccl", "oneCCL");
-  find_fabric(made.library);
+  if (!path)
+    throw Error(hcccInvalidUsage, "oneCCL is loaded by a library that is built with its headers: "
+                                  "`hccc.runtime.vendor.engines.shim()` builds it, HCCC_VENDOR_LIBRARY names it");
+  Engine made = loaded_from(open_library("oneccl", path, "libhccc_oneccl.so"), "hccc_oneccl", "oneCCL");
   // One transport by default, of every machine's, and few words.
   setenv("CCL_ATL_TRANSPORT", "ofi", 0);
   setenv("FI_PROVIDER", "tcp", 0);
   setenv("CCL_LOG_LEVEL", "error", 0);
   setenv("CCL_WORKER_COUNT", "1", 0);
+  setenv("CCL_YIELD", "sched_yield", 0);
   made.table.engine = "oneccl", made.table.flags = 0;
   return made;
 }

@@ -15,9 +15,9 @@ from hccc.base.building.places import user_directory
 # In this order: oneccl brings a library of GPUs, and oneccl-cpu puts the CPU's in its place.
 PACKAGES = {
     "mpich": ["mpich==5.0.2"],
-    "oneccl": ["mpich==5.0.2 oneccl==2022.2.0", "oneccl-cpu==2022.2.0"],
+    "oneccl": ["mpich==5.0.2 oneccl==2022.2.0", "oneccl-cpu==2022.2.0 oneccl-cpu-devel==2022.2.0"],
 }
-FILES = {"mpich": "lib/libmpi_abi.so.1", "oneccl": "lib/libccl.so.2"}
+FILES = {"mpich": "lib/libmpi_abi.so.1", "oneccl": "lib/libccl.so.1"}
 
 
 def installed(vendor: str) -> str:
