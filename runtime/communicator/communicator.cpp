@@ -198,10 +198,27 @@ void Communicator::set_up(const TimeLeft &left) {
     mapper_ = std::make_unique<Mapper>(*memory, [this](const Error &error) {
       abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
     });
+  set_up_vendor(left);
   HCCC_LOG(INFO, INIT, rank_, "%d ranks%s, %d thread%s each%s", n_ranks_,
            host_->one_process() ? " in one process" : near < n_ranks_ ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
            oversubscribed_ ? ", more than there are cores" : "");
   made_.store(true, std::memory_order_release);
+}
+
+// Meets by the vendor's library that HCCC_VENDOR names, at all ranks alike, where each is a process.
+void Communicator::set_up_vendor(const TimeLeft &left) {
+  for (int r = 1; r < n_ranks_; ++r)
+    if (host_->vendor(r) != host_->vendor(0))
+      throw Error(hcccInvalidUsage, text_of("HCCC_VENDOR differs: at ranks 0 and %d", r));
+  if (!host_->vendor(0)) return;
+  bool threads = false;
+  for (int r = 0; r < n_ranks_; ++r)
+    for (int q = 0; q < r; ++q)
+      threads = threads || (host_->process(r) == host_->process(q) &&
+                            hccc_bootstrap_host(bootstrap_.get(), r) == hccc_bootstrap_host(bootstrap_.get(), q));
+  if (threads || host_->any_device())
+    HCCC_LOG(WARN, INIT, rank_, "HCCC_VENDOR is for ranks that are processes with memory of the host: left out");
+  else vendor_ = std::make_unique<VendorCalls>(bootstrap_.get(), rank_, n_ranks_, left);
 }
 
 void Communicator::forsake() {
@@ -212,6 +229,7 @@ void Communicator::forsake() {
 
 // Peers may still read this rank's memory: their mappings keep it.
 Communicator::~Communicator() {
+  if (vendor_ && failure_.code() != hcccSuccess) vendor_->abort();  // or its end waits for ranks that are gone
   leave();
   gpu_wait();
 }
@@ -526,8 +544,40 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   }
 }
 
-// Makes a call. Throws Error, also where it is refused.
+// Makes a call, by hccc or by the vendor's library. Throws Error, also where it is refused.
 void Communicator::make(const Wanted &wanted, const Settings &settings) {
+  if (!vendor_) return make_own(wanted, settings);
+  const bool has_own = libraries_.find(wanted) || makes(wanted);
+  const auto gather = [&](void *data, size_t bytes_each) {
+    hccc_bootstrap_error error{};
+    if (hccc_bootstrap_allgather(bootstrap_.get(), data, bytes_each, settings.timeout_s, &error)) fail_as(error);
+  };
+  const bool theirs = vendor_->takes(wanted, has_own, gather);
+  const auto start = std::chrono::steady_clock::now();
+  if (theirs) make_by_vendor(wanted, settings);
+  else make_own(wanted, settings);
+  const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
+  vendor_->took(wanted, spent.count());
+}
+
+void Communicator::make_by_vendor(const Wanted &wanted, const Settings &settings) {
+  timeout_ = settings.timeout_s;
+  Called called = called_of(wanted, next_number());
+  snprintf(called.library, sizeof called.library, "%s", vendor_->name());
+  publish(called);
+  last_library_.store(vendor_->name(), std::memory_order_relaxed);
+  HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
+  const Running running(*monitor_, called.number, timeout_);
+  try {
+    vendor_->make(wanted, settings.timeout_s);
+  } catch (const Error &error) {
+    if (error.code == hcccInvalidArgument) throw;  // a buffer is null: nothing has moved
+    fail(error.code, error.what());
+  }
+}
+
+// Makes a call by a library of hccc's.
+void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
   if (!libraries_.find(wanted) && makes(wanted)) provide(wanted, settings.timeout_s);
   const Prepared prepared = prepare(wanted, settings);
   timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar;
@@ -922,6 +972,7 @@ Error Communicator::reason_of(const Called &called) {
 
 void Communicator::abort(hcccResult_t code, const std::string &text) {
   if (failure_.set(code, text)) monitor_->notify(code, text);
+  if (vendor_) vendor_->abort();
 }
 
 }  // namespace hccc

@@ -22,6 +22,7 @@
 #include "staging.h"
 #include "standard.h"
 #include "time_left.h"
+#include "vendor_calls.h"
 
 namespace hccc {
 
@@ -136,6 +137,9 @@ class Communicator {
   bool reset_flags();
   void check_coming();
   void make(const Wanted &wanted, const Settings &settings);
+  void set_up_vendor(const TimeLeft &left);
+  void make_own(const Wanted &wanted, const Settings &settings);
+  void make_by_vendor(const Wanted &wanted, const Settings &settings);
   bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
   void give_scratch();
   void publish(const Called &called);
@@ -192,6 +196,7 @@ class Communicator {
   Staging staging_;
   std::unique_ptr<ShortCalls> short_calls_;  // where all ranks share memory of the host
   std::unique_ptr<Messages> messages_;
+  std::unique_ptr<VendorCalls> vendor_;  // where HCCC_VENDOR names one
   std::shared_mutex calling_;  // of a collective; sends and receives share it
   std::atomic<int> exchanging_{0};  // threads that make sends and receives
   std::atomic<bool> telling_{false};  // a call waits for what other ranks call

@@ -44,3 +44,4 @@
 #include "standard.cpp"
 #include "uneven.cpp"
 #include "uneven_calls.cpp"
+#include "vendor_calls.cpp"

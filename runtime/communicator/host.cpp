@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "log.h"
+#include "vendor_calls.h"
 
 namespace hccc {
 namespace {
@@ -51,6 +52,7 @@ void Host::exchange(hccc_bootstrap *bootstrap, const TimeLeft &left) {
   hccc_bootstrap_error error{};
   const SharedFile *own = heap_->file();
   joined_[self].process = getpid();
+  joined_[self].vendor = VendorCalls::wish();
   if (own) {
     joined_[self].heap_bytes = own->bytes();
     joined_[self].heap_base = reinterpret_cast<uint64_t>(heap_->base());

@@ -28,6 +28,7 @@ struct Joined {
   uint64_t heap_base = 0;  // in its own process
   int64_t platform = 0;    // of its heap: hcccrtPlatform_t, 0 for memory of the host
   int64_t scratch_bytes = 0;
+  uint64_t vendor = 0;     // VendorCalls::wish()
   uint32_t handles = 0, opens = 0;  // HandleKind of its memory, and bits of the kinds that it can map
 };
 
@@ -51,6 +52,7 @@ class Host {
   // Returns where the heap of a rank of this host is in this process.
   char *heap_of(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
+  uint64_t vendor(int rank) const { return joined_[static_cast<size_t>(rank)].vendor; }
   bool one_process() const { return one_process_; }
   // Returns whether a rank is on this host. Other ranks have no memory and no control here.
   bool near(int rank) const { return ranks_[static_cast<size_t>(rank)].flags != nullptr; }

@@ -18,12 +18,12 @@ from hccc.runtime.transport.ucx_transport import TRANSPORT
 ROOMS = Path(__file__).parents[1]
 COMMUNICATOR = Piece(
     Path(__file__).parent / "hcccruntime.cpp",
-    include=(ROOMS / "include",),
-    reads=tuple(ROOMS / room for room in ("bootstrap", "device", "transport")),
+    include=(ROOMS / "include", ROOMS / "communicator" / "include"),
+    reads=tuple(ROOMS / room for room in ("bootstrap", "device", "transport", "vendor/include")),
 )
 VENDOR = Piece(
     ROOMS / "vendor" / "hcccvendor.cpp",
-    include=(*(ROOMS / room / "include" for room in ("", "communicator", "device")),),
+    include=tuple(ROOMS / room / "include" for room in ("", "communicator", "device")),
     reads=tuple(ROOMS / room for room in ("bootstrap", "communicator", "device")),
 )
 PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT, VENDOR)  # the longest compilation first
