@@ -21,6 +21,7 @@ from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.vendor.files import name_library
 
 NO_COLOR = -1
 
@@ -95,6 +96,7 @@ class CommunicatorRank:
     def _made(cls, name: str, *arguments: Any) -> Self:
         """Makes a communicator; in a group it exists when the group ends."""
         handle = ctypes.c_void_p()
+        name_library()
         check(library().call(name, ctypes.byref(handle), *arguments))
         made = cls(handle)
         at_end(lambda: made)

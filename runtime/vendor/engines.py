@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Any, Self
 
-from hccc.base.building.build import Piece, build_pieces
 from hccc.runtime.c_library import text_of
 from hccc.runtime.communicator.buffers import (
     buffer_on,
@@ -31,19 +28,9 @@ from hccc.runtime.communicator.rank import handle_of
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.device.arrays import ArrayBuffer
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.vendor.files import library_file
 
 ID_BYTES = 128
-_SHIM = Path(__file__).parent / "oneccl_shim.cpp"
-# The file of each vendor's library, as packages and systems name it.
-FILES = {
-    "nccl": "libnccl.so.2",
-    "rccl": "librccl.so.1",
-    "mpich": "libmpi_abi.so.1",
-    "impi": "libmpi_abi.so.1",
-    "mpi": "libmpi_abi.so.1",
-    "oneccl": "libccl.so.1",
-}
-_PACKAGES = {"nccl": "nvidia/nccl/lib"}  # in site-packages; others are in the environment's lib
 
 
 class Flag(IntFlag):
@@ -128,51 +115,17 @@ class _Table(ctypes.Structure):
     )
 
 
-def find(vendor: str) -> Path | None:
-    """Finds a vendor's library in the Python packages of this environment; None: there is none, and
-    the system's loader is asked."""
-    name = FILES.get(vendor)
-    if name is None:
-        return None
-    places = [Path(sys.prefix) / "lib"]
-    if vendor in _PACKAGES:
-        places = [Path(sysconfig.get_path("purelib")) / _PACKAGES[vendor]]
-    return next((place / name for place in places if (place / name).is_file()), None)
-
-
 def load(vendor: str, file: Path | str | None = None) -> Engine:
     """Loads a vendor's library: `file`, else what HCCC_VENDOR_LIBRARY names, else a package's, else
     the system's. A process loads one. Raises CommunicatorError where there is none, or where it is
     not what its name says."""
-    named = file or os.environ.get("HCCC_VENDOR_LIBRARY") or find(vendor)
-    if vendor == "oneccl" and (not named or Path(named).name.startswith("libccl.")):
-        named = shim(Path(named or FILES[vendor]))
+    named = library_file(vendor, file)
     table = ctypes.POINTER(_Table)()
     path = os.fsencode(named) if named else None
     result = library().call("_vendor_load", vendor.encode(), path, ctypes.byref(table))
     if result:
         raise CommunicatorError(Result(result), text_of(library().call("_vendor_error")))
     return Engine(table.contents)
-
-
-def shim(file: Path) -> Path:
-    """Builds the library through which oneCCL is called, of its C++ headers, unless it was built.
-
-    Names libfabric for oneCCL, which brings none, where one is beside it. file: libccl.so.1.
-
-    Raises CommunicatorError where there are no headers, UserError E412 to E414.
-    """
-    folder = file.resolve().parent
-    include = folder.parent / "include"
-    if not (file.is_file() and (include / "oneapi" / "ccl.hpp").is_file()):
-        what = "there is no such file" if not file.is_file() else f"{include} has no oneapi/ccl.hpp"
-        text = f"oneCCL, {file}: {what}; name libccl.so.1 in HCCC_VENDOR_LIBRARY, of packages "
-        raise CommunicatorError(Result.INVALID_USAGE, f"{text}oneccl-cpu, oneccl, oneccl-cpu-devel")
-    for fabric in (folder / "libfabric.so.1", folder / "mpich" / "libfabric.so.1"):
-        if fabric.is_file():
-            os.environ.setdefault("CCL_OFI_LIBRARY_PATH", str(fabric))
-    flags = ("-O2", "-fvisibility=hidden", "-isystem", str(include))
-    return build_pieces([Piece(_SHIM, flags=flags)], [str(file), f"-Wl,-rpath,{folder}"])
 
 
 class Engine:

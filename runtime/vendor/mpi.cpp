@@ -111,22 +111,28 @@ class MpiComm : public hccc_vendor_comm {
   }
 
   void make(const Call &call) override {
-    std::vector<char> kept;  // what MPI wants elsewhere
     Call c = call;
     const char *const own_block = static_cast<const char *>(call.send) + static_cast<size_t>(rank) * call.bytes();
-    const bool apart = call.what == HCCC_VENDOR_REDUCE_SCATTER && call.receive == own_block && call.bytes();
-    if (apart) kept.resize(call.bytes()), c.receive = kept.data();  // in place MPI reduces into the first block
+    // In place MPI reduces into the first block.
+    std::unique_ptr<char[]> apart;
+    if (call.what == HCCC_VENDOR_REDUCE_SCATTER && call.receive == own_block && call.bytes())
+      apart = std::make_unique<char[]>(call.bytes()), c.receive = apart.get();
     if (call.what == HCCC_VENDOR_BROADCAST && rank == call.peer && call.receive && call.send != call.receive)
       memcpy(call.receive, call.send, call.bytes());
     mpi::Handle request = mpi::REQUEST_NULL;
     must(start(c, &request));
     Waiting waiting(*this, text_of_call(call));
-    for (int done = 0;;) {
-      must(of_mpi().Test(&request, &done, nullptr));
-      if (done) break;
-      waiting.turn();
+    try {
+      for (int done = 0;;) {
+        must(of_mpi().Test(&request, &done, nullptr));
+        if (done) break;
+        waiting.turn();
+      }
+    } catch (...) {
+      apart.release();  // MPI may still write there
+      throw;
     }
-    if (apart) memcpy(call.receive, kept.data(), call.bytes());
+    if (apart) memcpy(call.receive, apart.get(), call.bytes());
   }
 
   void exchange(const std::vector<Call> &messages) override {

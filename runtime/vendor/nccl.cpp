@@ -111,7 +111,7 @@ class NcclComm : public hccc_vendor_comm {
   void make(const Call &call) override {
     if (!call.count) return;
     if (call.what >= HCCC_VENDOR_ALL_TO_ALL) return by_messages(call);
-    run(text_of_call(call), [this, call] { must(start(call), comm_); });
+    run(text_of_call(call), [call, comm = comm_.load()] { must(start(call, comm), comm); });
   }
 
   void exchange(const std::vector<Call> &messages) override {
@@ -119,17 +119,17 @@ class NcclComm : public hccc_vendor_comm {
     for (const Call &c : messages)
       if (c.count) all.push_back(c);
     if (all.empty()) return;
-    run(all.size() == 1 ? text_of_call(all[0]) : "a group of messages", [this, all] {
+    run(all.size() == 1 ? text_of_call(all[0]) : "a group of messages", [all, comm = comm_.load()] {
       const Functions &f = functions();
-      must(f.GroupStart(), comm_);
+      must(f.GroupStart(), comm);
       int first = 0;
       for (const Call &c : all) {
-        const int code = c.receives ? f.Recv(c.receive, c.bytes(), BYTES, c.peer, comm_, c.stream)
-                                    : f.Send(c.send, c.bytes(), BYTES, c.peer, comm_, c.stream);
+        const int code = c.receives ? f.Recv(c.receive, c.bytes(), BYTES, c.peer, comm, c.stream)
+                                    : f.Send(c.send, c.bytes(), BYTES, c.peer, comm, c.stream);
         if (!first) first = code;
       }
       const int ended = f.GroupEnd();
-      must(first ? first : ended, comm_);
+      must(first ? first : ended, comm);
     });
   }
 
@@ -143,9 +143,9 @@ class NcclComm : public hccc_vendor_comm {
       int n = 0, rank = 0;
     };
     const auto made = std::make_shared<Made>();
-    run("split", [this, made, color, key] {
+    run("split", [made, color, key, comm = comm_.load()] {
       const Functions &f = functions();
-      must(f.CommSplit(comm_, color, key, &made->comm, nullptr), comm_);
+      must(f.CommSplit(comm, color, key, &made->comm, nullptr), comm);
       if (!made->comm || color < 0) return;
       must(f.CommCount(made->comm, &made->n), made->comm);
       must(f.CommUserRank(made->comm, &made->rank), made->comm);
@@ -256,15 +256,15 @@ class NcclComm : public hccc_vendor_comm {
     return made.release();
   }
 
-  int start(const Call &c) const {
+  static int start(const Call &c, void *comm) {
     const Functions &f = functions();
     switch (c.what) {
-      case HCCC_VENDOR_ALL_REDUCE: return f.AllReduce(c.send, c.receive, c.count, c.type, c.op, comm_, c.stream);
-      case HCCC_VENDOR_REDUCE: return f.Reduce(c.send, c.receive, c.count, c.type, c.op, c.peer, comm_, c.stream);
-      case HCCC_VENDOR_ALL_GATHER: return f.AllGather(c.send, c.receive, c.bytes(), BYTES, comm_, c.stream);
+      case HCCC_VENDOR_ALL_REDUCE: return f.AllReduce(c.send, c.receive, c.count, c.type, c.op, comm, c.stream);
+      case HCCC_VENDOR_REDUCE: return f.Reduce(c.send, c.receive, c.count, c.type, c.op, c.peer, comm, c.stream);
+      case HCCC_VENDOR_ALL_GATHER: return f.AllGather(c.send, c.receive, c.bytes(), BYTES, comm, c.stream);
       case HCCC_VENDOR_REDUCE_SCATTER:
-        return f.ReduceScatter(c.send, c.receive, c.count, c.type, c.op, comm_, c.stream);
-      default: return f.Broadcast(c.send, c.receive, c.bytes(), BYTES, c.peer, comm_, c.stream);
+        return f.ReduceScatter(c.send, c.receive, c.count, c.type, c.op, comm, c.stream);
+      default: return f.Broadcast(c.send, c.receive, c.bytes(), BYTES, c.peer, comm, c.stream);
     }
   }
 
@@ -299,10 +299,16 @@ class NcclComm : public hccc_vendor_comm {
     if (on_gpu())  // the copy would have to live as long as the stream needs it
       throw Error(hcccInvalidUsage, functions().name + " does no AllToAll in place: give two buffers");
     const size_t bytes = static_cast<size_t>(n_ranks) * call.bytes();
-    std::vector<char> copy(static_cast<const char *>(call.send), static_cast<const char *>(call.send) + bytes);
+    auto copy = std::make_unique<char[]>(bytes);
+    memcpy(copy.get(), call.send, bytes);
     Call c = call;
-    c.send = copy.data();
-    by_messages(c);
+    c.send = copy.get();
+    try {
+      by_messages(c);
+    } catch (...) {
+      copy.release();  // the library may still read it
+      throw;
+    }
   }
 
   std::atomic<void *> comm_{nullptr};
@@ -379,7 +385,7 @@ Engine load_oneccl(const char *path) {
   functions().is_oneccl = true;
   if (!path)
     throw Error(hcccInvalidUsage, "oneCCL is loaded by a library that is built with its headers: "
-                                  "`hccc.runtime.vendor.engines.shim()` builds it, HCCC_VENDOR_LIBRARY names it");
+                                  "`hccc.runtime.vendor.files.shim(libccl.so.1)` builds it, HCCC_VENDOR_LIBRARY names it");
   Engine made = loaded_from(open_library("oneccl", path, "libhccc_oneccl.so"), "hccc_oneccl", "oneCCL");
   // One transport by default, of every machine's, and few words.
   setenv("CCL_ATL_TRANSPORT", "ofi", 0);

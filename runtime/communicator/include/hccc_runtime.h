@@ -76,6 +76,7 @@
  * HCCC_STANDARD (0: no standard libraries), HCCC_PREBUILT (0: none of the package), HCCC_COMMAND
  * (what makes them; `hccc`), HCCC_CLUSTER (a file of `hccc profile`, by whose figures they are
  * chosen),
+ * HCCC_VENDOR, HCCC_VENDOR_LIBRARY (a vendor's library for the calls it is faster at: docs/vendors.md),
  * HCCC_PEER_READS (0: receives do not read the sender's memory by process_vm_readv),
  * HCCC_NETWORK (devices that UCX uses; the interface where the ranks have met, and RDMA devices).
  */
