@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +22,7 @@ from hccc.driver.facts import Facts
 from hccc.ir.arrays import I8
 from hccc.ir.collective import OpType
 from hccc.ir.job import NOBODY, Job, JobOp
+from hccc.ir.job_order import order, touched
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.part import part_of
 from hccc.network.routes import routes
@@ -88,38 +88,12 @@ class JobMachine:
         each = size / c.most_blocks() / c.chunks_per_block / batches  # bytes of a part
         took = [self._call(i, each) for i in range(len(self.job))]
         state = _Lanes(self, batches, each)
-        for i, batch in self._order(batches):
-            state.do(i, batch, took[i])
+        for task in order(self.job, batches):
+            state.do(task.step, task.batch, took[task.step])
         launch = float(self.topology.launch[:, 0].max())
         time = launch + max((task.end for task in state.tasks), default=0.0)
         busy = tuple(state.library.tolist()), tuple(state.border.tolist())
         return JobRun(size, time, batches, time, *busy, tuple(state.tasks))
-
-    @cached_property
-    def levels(self) -> list[int]:
-        """How many steps lie before each step, one after another."""
-        after: dict[tuple[int, int], int] = {}
-        found = []
-        for i in range(len(self.job)):
-            reads, writes = self.touched(i)
-            level = max([after.get(place, 0) for place in (*reads, *writes)], default=0)
-            found.append(level)
-            after |= dict.fromkeys(writes, level + 1)
-        return found
-
-    def _order(self, batches: int) -> list[tuple[int, int]]:
-        """Returns all tasks in waves: a step of a micro-batch with later steps of earlier ones."""
-        tasks = [(i, q) for q in range(batches) for i in range(len(self.job))]
-        return sorted(tasks, key=lambda task: (self.levels[task[0]] + task[1], task[1], task[0]))
-
-    def touched(self, i: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Returns the places, (vendor cluster, part), that a step reads, and that it writes."""
-        op, src, dst, part, *_ = self.job.steps[i].tolist()
-        if op == JobOp.ALLGATHER:
-            per = self.job.collective.chunks_per_block
-            places = [(src, r * per + part) for r in self.job.clusters.members(src)]
-            return places, places
-        return [(src, part)], [(dst, part)]
 
     def ranks(self, i: int) -> list[int]:
         """Returns the ranks whose library lane a step takes."""
@@ -209,7 +183,7 @@ class _Lanes:
     def do(self, i: int, batch: int, took: float) -> None:
         """Does one step of one micro-batch."""
         m = self._machine
-        reads, writes = m.touched(i)
+        reads, writes = touched(m.job, i)
         ready = max((self._written.get((*x, batch), 0.0) for x in (*reads, *writes)), default=0.0)
         if m.job.steps["op"][i] >= JobOp.C2C_CPY:
             begin, end = self._hop(i, ready)

@@ -1,0 +1,3 @@
+// hcccjob.cpp: jobs as one translation unit of the library of hccc_runtime.h.
+#include "combine.cpp"
+#include "job.cpp"

@@ -1,0 +1,88 @@
+"""Schedules of jobs: every collective over any vendor clusters, whatever order lanes come in."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.job import Job, VendorClusters, vendor_clusters
+from hccc.runtime.job.schedule import schedule
+from hccc.synth.builtin.hetccl import OPS, hetccl
+from tests.passes.jobs import clusters
+from tests.runtime.job.lanes import World
+
+Term = tuple[tuple[int, int], ...]  # inputs that are in a value: (rank, element), each once
+
+
+def _inputs(c: Collective, count: int) -> list[list[Term]]:
+    return [
+        [((rank, i),) for i in range(c.input_blocks(rank) * count)] for rank in range(c.n_ranks)
+    ]
+
+
+def _wanted(c: Collective, inputs: list[list[Term]], rank: int, count: int) -> list[Term]:
+    """Returns what a rank's receive buffer must have."""
+
+    def block(source: int, k: int) -> list[Term]:
+        return inputs[source][k * count : (k + 1) * count]
+
+    def total(k: int) -> list[Term]:
+        each = [block(source, k) for source in range(c.n_ranks)]
+        return [tuple(sorted(sum(terms, ()))) for terms in zip(*each, strict=True)]
+
+    if not c.output_blocks(rank):
+        return []
+    everyone = range(c.n_ranks)
+    match c.op:
+        case OpType.ALLREDUCE | OpType.REDUCE:
+            return total(0)
+        case OpType.REDUCESCATTER:
+            return total(rank)
+        case OpType.BROADCAST:
+            return block(c.root, 0)
+        case OpType.SCATTER:
+            return block(c.root, rank)
+        case OpType.ALLTOALL:
+            return sum((block(source, rank) for source in everyone), [])
+        case _:
+            return sum((block(source, 0) for source in everyone), [])
+
+
+def _add(a: Term, b: Term) -> Term:
+    assert not set(a) & set(b), "a contribution is added twice"
+    return tuple(sorted(a + b))
+
+
+def _check(job: Job, count: int, batches: int, in_place: bool, seed: int) -> World:
+    c = job.collective
+    inputs = _inputs(c, count)
+    world = World(job, count, batches, in_place, inputs)  # type: ignore[arg-type]
+    world.run(random.Random(seed), _add)
+    for rank, lanes in enumerate(world.ranks):
+        got: list[Any] = lanes.buffers[1][:]
+        assert got == _wanted(c, inputs, rank, count), f"rank {rank}"
+        if not in_place:
+            assert lanes.buffers[0] == inputs[rank], f"rank {rank} wrote into its input"
+    return world
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    v=clusters(),
+    op=st.sampled_from(OPS),
+    count=st.integers(0, 23),
+    batches=st.sampled_from([1, 2, 4]),
+    in_place=st.booleans(),
+    data=st.data(),
+)
+def test_every_collective(
+    v: VendorClusters, op: OpType, count: int, batches: int, in_place: bool, data: st.DataObject
+) -> None:
+    root = data.draw(st.integers(0, v.n_ranks - 1)) if Collective(op, 2, 4).rooted else 0
+    seed = data.draw(st.integers(0, 1 << 30))
+    _check(hetccl(v, op, root), count, batches, in_place, seed)
