@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import IntEnum
@@ -12,6 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from hccc.base.diagnostics import fail
+from hccc.ir.collective import ROOTED
+from hccc.ir.job import Job
 from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
@@ -21,9 +24,12 @@ from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.job.loaded import COLLECTIVES, LoadedJob, MicroBatches
 from hccc.runtime.vendor.files import name_library
 
 NO_COLOR = -1
+SUM = 0  # hcccSum
+_TIMEOUT_S = 600.0  # as timeout_of_environment() of the library
 
 
 class Can(IntEnum):
@@ -67,6 +73,8 @@ class CommunicatorRank:
         self._handle: ctypes.c_void_p | None = handle
         self._kept = KeptArrays(self._progress)
         self._registered: defaultdict[int, list[object]] = defaultdict(list)
+        self._jobs: list[LoadedJob] = []
+        self._timeout: float | None = None
 
     @classmethod
     def join(cls, id: bytes, n_ranks: int, rank: int) -> Self:
@@ -150,20 +158,47 @@ class CommunicatorRank:
             raise fail("E473", "the communicator is made when its group ends")
         return self._handle.value
 
-    def load(self, path: Path, dtypes: Sequence[str] = (), ops: Sequence[str] = ("sum",)) -> None:
+    def load(
+        self,
+        path: Path | Job,
+        dtypes: Sequence[str] = (),
+        ops: Sequence[str] = ("sum",),
+        *,
+        vendor: str | None = None,
+        file: str | None = None,
+        micro_batches: MicroBatches = (),
+    ) -> None:
         """Loads a library of kernels: a shared library; a directory that `hccc` emitted, whose
         kernels for this platform are built for these types and reductions, unless they are cached;
-        or a directory of libraries that CMake has installed, of which this platform's is taken.
+        or a directory of libraries that CMake has installed, of which this platform's is taken. Or
+        a job.
 
-        All ranks load the same libraries in the same order. Raises UserError E41x where it cannot
-        be built, E473 where there is none.
+        All ranks load the same libraries in the same order. Calls of a job's collective, and of its
+        root, run it, before any library. Of a job, vendor: whose library serves this rank (`mpich`,
+        `oneccl`, `own` ...), else HCCC_VENDOR's, else `own`; file: of that library; micro_batches:
+        how many, of calls of so many bytes or more.
+
+        Raises UserError E41x where it cannot be built, E473 where there is none, or for a job in memory
+        of a GPU;
+        CommunicatorError at every rank where one cannot load the job.
         """
-        file = path
+        if isinstance(path, Job):
+            if self.platform != "cpu":
+                raise fail("E473", f"jobs run in memory of the host, and this is {self.platform}'s")
+            made = LoadedJob(self.handle, self.rank, path, vendor, file, micro_batches)
+            self._jobs.insert(0, made)
+            return
+        library = path
         if not path.is_file():
-            file = installed(path, self.platform) or built(
+            library = installed(path, self.platform) or built(
                 path, dtypes or ("float32",), ops, self.platform
             )
-        self._call("CommLoad", str(file.resolve()).encode())
+        self._call("CommLoad", str(library.resolve()).encode())
+
+    @property
+    def jobs(self) -> tuple[LoadedJob, ...]:
+        """The jobs that it has loaded, the last one first."""
+        return tuple(self._jobs)
 
     def can(
         self, collective: str, dtype: str = "float32", op: str = "sum", root: int | None = None
@@ -179,6 +214,7 @@ class CommunicatorRank:
     def set_timeout(self, seconds: float) -> None:
         """Sets how many seconds a call may wait for a rank, from the next call on; 0: for ever."""
         self._call("CommSetTimeout", seconds)
+        self._timeout = seconds
 
     def set_cut(self, micro_batch: int = 0, window: int = 0) -> None:
         """Sets the bytes of a micro-batch and the micro-batches of a window, from the next call on;
@@ -227,6 +263,8 @@ class CommunicatorRank:
         stream: Stream | int | None,
     ) -> None:
         """Makes a call of a function of the runtime library. s, r: its buffers."""
+        if self._jobs and (job := self._job_of(name, words)):
+            return self.run_job(job, words, stream)
         if PremulSum in map(type, words):
             return self._launch_premul(name, words, s, r, stream)
         queue = None if stream is None else handle_of(stream)
@@ -236,6 +274,37 @@ class CommunicatorRank:
         later = queue is not None or self.platform != "cpu"
         if later or in_group():
             self._kept.keep([one.owner for one in (s, r) if one is not None], later)
+
+    def _job_of(self, name: str, words: tuple[Any, ...]) -> LoadedJob | None:
+        """Returns the job of a call: the last one loaded that does its collective."""
+        collective = COLLECTIVES.get(name)
+        if collective is None:
+            return None
+        root = words[-1] if collective in ROOTED else 0
+        return next((job for job in self._jobs if job.fits(collective, root)), None)
+
+    def run_job(
+        self, job: LoadedJob, words: tuple[Any, ...], stream: Stream | int | None = None
+    ) -> None:
+        """Runs a job. words: send and receive address, count, type, and a reduction if it has one.
+
+        Raises as `LoadedJob.run`; UserError E473 for a call in a stream or a group.
+        """
+        if stream is not None or in_group():
+            where = "a stream" if stream is not None else "a group"
+            message = f"{job.job.name} is a job, and this call of it is in {where}"
+            raise fail("E473", message, help="a job's call returns when it is done: make it alone")
+        send, receive, count, type_, *rest = words
+        op = rest[0] if job.job.collective.reduces else SUM
+        if isinstance(op, PremulSum):
+            raise fail("E473", f"{job.job.name} is a job, and jobs have no premul_sum")
+        job.run(send, receive, count, type_, op, self._job_timeout())
+
+    def _job_timeout(self) -> float:
+        """Returns how many seconds a job's call may take."""
+        if self._timeout is not None:
+            return self._timeout
+        return float(os.environ.get("HCCC_TIMEOUT") or _TIMEOUT_S)
 
     def _launch_premul(
         self,
@@ -290,6 +359,8 @@ class CommunicatorRank:
             raise fail("E473", "a group is open: communicators end before it, or after")
         handle = self.handle
         self._handle = None
+        for job in self._jobs:
+            job.end()
         check(library().call(how, handle))
         self._kept.clear()
 

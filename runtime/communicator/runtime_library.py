@@ -11,7 +11,7 @@ from typing import Any
 
 from hccc.base.building.build import Piece, build_pieces
 from hccc.runtime.bootstrap.rendezvous import BOOTSTRAP
-from hccc.runtime.c_library import CLibrary, text_of
+from hccc.runtime.c_library import CLibrary, Signature, text_of
 from hccc.runtime.device.device_layer import DEVICE
 from hccc.runtime.transport.ucx_transport import TRANSPORT
 
@@ -26,7 +26,13 @@ VENDOR = Piece(
     include=tuple(ROOMS / room / "include" for room in ("", "communicator", "device")),
     reads=tuple(ROOMS / room for room in ("bootstrap", "communicator", "device")),
 )
-PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT, VENDOR)  # the longest compilation first
+JOB = Piece(
+    ROOMS / "job" / "hcccjob.cpp",
+    include=tuple(ROOMS / room / "include" for room in ("", "communicator", "vendor")),
+    reads=tuple(ROOMS / room for room in ("bootstrap", "communicator", "device", "vendor")),
+    flags=("-O3", "-fvisibility=hidden"),
+)
+PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT, VENDOR, JOB)  # the longest compilation first
 # nodelete: threads run the library's code until communicators are destroyed.
 LINK = ("-Wl,-z,nodelete", "-ldl")
 
@@ -106,6 +112,16 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 }
 
 
+# Of hccc_job.h.
+_JOBS: dict[str, Signature] = {
+    "_job_make": (_INT, (_P, _P, _P)),
+    "_job_run": (_INT, (_P, _P, _P, _P, _INT, _INT, ctypes.c_double)),
+    "_job_error": (_TEXT, (_P,)),
+    "_job_sent": (ctypes.c_ulonglong, (_P,)),
+    "_job_end": (None, (_P,)),
+}
+
+
 class RuntimeLibrary(CLibrary):
     """The functions of `hccc_runtime.h` without the prefix `hccc`; each returns a result."""
 
@@ -116,7 +132,7 @@ class RuntimeLibrary(CLibrary):
             "GetLastError": (_TEXT, (_P,)),
             "_vendor_error": (_TEXT, ()),
         }
-        super().__init__(path, "hccc", results | texts)
+        super().__init__(path, "hccc", results | _JOBS | texts)
 
     def meaning(self, result: int) -> str:
         """Returns the text of a result."""

@@ -1,3 +1,4 @@
 // hcccjob.cpp: jobs as one translation unit of the library of hccc_runtime.h.
 #include "combine.cpp"
 #include "job.cpp"
+#include "joined.cpp"

@@ -15,6 +15,7 @@
 
 #include "../communicator/comm.h"
 #include "combine.h"
+#include "joined.h"
 
 namespace hccc::job {
 
@@ -236,14 +237,23 @@ class Lanes {
 }  // namespace hccc::job
 
 struct hccc_job {
-  hcccComm_t border;
-  const hccc_vendor *vendor;
-  hccc_vendor_comm *comm;
-  std::shared_ptr<hccc::job::Lanes> lanes;
+  explicit hccc_job(hccc::job::Joined &&with, std::vector<std::string> steps)
+      : joined(std::move(with)),
+        lanes(std::make_shared<hccc::job::Lanes>(joined.border, joined.vendor, joined.comm, std::move(steps))) {}
+  ~hccc_job() {
+    const bool left_behind = lanes->left_behind();
+    lanes->end();
+    for (std::thread &one : threads) left_behind ? one.detach() : one.join();
+    if (left_behind) joined.forget();  // a thread of the library may use them until the process ends
+    else if (scratch) hcccMemFree(scratch);
+  }
+
+  hccc::job::Joined joined;
+  const std::shared_ptr<hccc::job::Lanes> lanes;
   std::vector<std::thread> threads;
-  void *scratch;
-  size_t scratch_bytes;
-  double timeout;  // that was set last; -1: none was
+  void *scratch = nullptr;
+  size_t scratch_bytes = 0;
+  double timeout = -1;  // that was set last; -1: none was
   std::string error;
 };
 
@@ -269,16 +279,12 @@ hcccResult_t caught(hccc_job *job, const Body &body) {
   }
 }
 
-void check(hcccResult_t result) {
-  if (result != hcccSuccess) throw Error(result, hcccGetLastError(nullptr));
-}
-
 void set_timeout(hccc_job &job, double timeout) {
   if (timeout == job.timeout) return;
   const double later = timeout > 0 ? timeout + LATER_S : 0;
-  check(hcccCommSetTimeout(job.border, later));
-  if (job.comm && job.vendor->set_timeout(job.comm, later) != hcccSuccess)
-    throw Error(hcccInvalidArgument, job.vendor->last_error());
+  must(hcccCommSetTimeout(job.joined.border, later));
+  if (job.joined.comm && job.joined.vendor->set_timeout(job.joined.comm, later) != hcccSuccess)
+    throw Error(hcccInvalidArgument, job.joined.vendor->last_error());
   job.timeout = timeout;
 }
 
@@ -286,7 +292,7 @@ void provide_scratch(hccc_job &job, size_t bytes) {
   if (bytes <= job.scratch_bytes) return;
   if (job.scratch) hcccMemFree(std::exchange(job.scratch, nullptr));
   job.scratch_bytes = 0;
-  check(hcccMemAlloc(&job.scratch, bytes));
+  must(hcccMemAlloc(&job.scratch, bytes));
   job.scratch_bytes = bytes;
 }
 
@@ -296,8 +302,7 @@ void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, voi
   Call call;
   call.schedule = &schedule, call.type = type, call.op = op == hcccAvg ? hcccSum : op;
   call.combine = combine_of(type, op);
-  if (!call.combine)
-    throw Error(hcccInvalidArgument, "a job has no such reduction of such elements");
+  job.joined.check(type, call.op, call.combine != nullptr);
   call.size = static_cast<size_t>(bytes_of_type(type));
   set_timeout(job, timeout);
   provide_scratch(job, static_cast<size_t>(schedule.scratch) * call.size);
@@ -314,12 +319,10 @@ void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, voi
 }  // namespace
 }  // namespace hccc::job
 
-HCCC_API hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t border, const hccc_vendor *vendor,
-                                    hccc_vendor_comm *comm, const char *const *steps, int n_steps) {
+HCCC_API hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc_job_given *given) {
   return hccc::job::caught(nullptr, [&] {
-    std::vector<std::string> texts(steps, steps + n_steps);
-    auto lanes = std::make_shared<hccc::job::Lanes>(border, vendor, comm, std::move(texts));
-    *made = new hccc_job{border, vendor, comm, std::move(lanes), {}, nullptr, 0, -1, {}};
+    std::vector<std::string> steps(given->steps, given->steps + given->n_steps);
+    *made = new hccc_job(hccc::job::joined(comm, *given), std::move(steps));
   });
 }
 
@@ -332,11 +335,4 @@ HCCC_API const char *hccc_job_error(const hccc_job *job) { return job->error.c_s
 
 HCCC_API unsigned long long hccc_job_sent(const hccc_job *job) { return job->lanes->sent(); }
 
-HCCC_API void hccc_job_end(hccc_job *job) {
-  if (!job) return;
-  const bool left_behind = job->lanes->left_behind();
-  job->lanes->end();
-  for (std::thread &one : job->threads) left_behind ? one.detach() : one.join();
-  if (job->scratch && !left_behind) hcccMemFree(job->scratch);
-  delete job;
-}
+HCCC_API void hccc_job_end(hccc_job *job) { delete job; }

@@ -211,7 +211,8 @@ class _RankTasks:
         first = self._members[0]
         in_a_row = self._members == list(range(first, first + len(self._members)))
         if in_a_row and length == self._count:
-            to = [self._work(span) for span in spans][0]
+            places = [self._work(span) for span in spans]
+            to = places[0]
             self._add(0, Kind.ALL_GATHER, at, to, length, reads=[own], writes=spans)
             return
         stage = self._reserve(length * len(spans))

@@ -59,11 +59,24 @@ typedef struct hccc_job_schedule {
 
 typedef struct hccc_job hccc_job;
 
-/* Makes a job at this rank. border: a communicator of all ranks that nothing else uses; comm: of the
- * vendor cluster, null where it has one rank. steps: the text of each step, for errors. The job ends
- * none of them. */
-hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t border, const hccc_vendor *vendor, hccc_vendor_comm *comm,
-                           const char *const *steps, int n_steps);
+/* What a rank gives to make a job. members: the ranks of its vendor cluster, in the order of the
+ * library's; digest: of the Job, the same at all ranks; calls: bits of HCCC_VENDOR_ALL_REDUCE and so on,
+ * of those that the job makes; steps: the text of each, for errors. */
+#define HCCC_JOB_DIGEST_BYTES 16
+typedef struct hccc_job_given {
+  const char *vendor, *library; /* as of hccc_vendor_load */
+  const int32_t *members;
+  int32_t n_members;
+  uint32_t calls;
+  const unsigned char *digest;
+  const char *const *steps;
+  int64_t n_steps;
+} hccc_job_given;
+
+/* Makes a job of all ranks of a communicator, which goes on beside it: the job has communicators of
+ * its own. Every rank gets the error where one fails: loads another Job, or cannot load its library.
+ * hcccGetLastError(NULL) has the text. */
+hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc_job_given *given);
 
 /* Makes a call; returns when this rank's part is done. All ranks make it, by schedules of one Job for
  * one count. Where a task fails, is not done after `timeout` seconds (0: no limit), or a rank is gone,

@@ -75,7 +75,9 @@ class World:
             into: Memory = [None] * (c.output_blocks(r) * count)
             given: Memory = list(inputs[r])
             if in_place and c.output_blocks(r) and c.input_blocks(r):
-                given, into = _together(c.alias_offset(r) // c.chunks_per_block * count, given, into)
+                given, into = _together(
+                    c.alias_offset(r) // c.chunks_per_block * count, given, into
+                )
             scratch: Memory = [None] * plan.scratch
             buffers = {Buffer.INPUT: given, Buffer.OUTPUT: into, Buffer.SCRATCH: scratch}
             self.ranks.append(RankLanes(plan, buffers))
@@ -189,12 +191,10 @@ class World:
         elif kind is Kind.ALL_GATHER:
             each = [rank.read(its) for rank, its in zip(ranks, tasks, strict=True)]
             for rank, its in zip(ranks, tasks, strict=True):
-                rank.write(its, sum(each, []))
+                rank.write(its, [value for one in each for value in one])
         else:
             length = count * n if kind is Kind.REDUCE_SCATTER else count
-            each = [
-                rank.read(its, length=length) for rank, its in zip(ranks, tasks, strict=True)
-            ]
+            each = [rank.read(its, length=length) for rank, its in zip(ranks, tasks, strict=True)]
             total = each[0]
             for more in each[1:]:
                 total = [self._combine(a, b) for a, b in zip(total, more, strict=True)]

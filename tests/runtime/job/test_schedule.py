@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.job import Job, VendorClusters, vendor_clusters
-from hccc.runtime.job.schedule import schedule
+from hccc.ir.job import Job, VendorClusters
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.passes.jobs import clusters
 from tests.runtime.job.lanes import World
@@ -48,9 +46,9 @@ def _wanted(c: Collective, inputs: list[list[Term]], rank: int, count: int) -> l
         case OpType.SCATTER:
             return block(c.root, rank)
         case OpType.ALLTOALL:
-            return sum((block(source, rank) for source in everyone), [])
+            return [x for source in everyone for x in block(source, rank)]
         case _:
-            return sum((block(source, 0) for source in everyone), [])
+            return [x for source in everyone for x in block(source, 0)]
 
 
 def _add(a: Term, b: Term) -> Term:

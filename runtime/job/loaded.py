@@ -1,0 +1,203 @@
+"""loaded: a Job that a communicator has loaded: its schedules, and calls of its lanes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from hccc.base.diagnostics import fail
+from hccc.ir.collective import OpType
+from hccc.ir.job import Job, JobOp, check, lines
+from hccc.runtime.c_library import text_of
+from hccc.runtime.communicator.buffers import TYPES
+from hccc.runtime.communicator.errors import CommunicatorError, Result
+from hccc.runtime.communicator.runtime_library import library
+from hccc.runtime.job.schedule import JobSchedule, schedule
+from hccc.runtime.layout import DTYPES
+
+OWN = "own"
+_KEPT = 64  # schedules
+# Functions of the library of communicators, and the collective that each makes.
+COLLECTIVES = {
+    "AllReduce": OpType.ALLREDUCE,
+    "AllGather": OpType.ALLGATHER,
+    "ReduceScatter": OpType.REDUCESCATTER,
+    "AllToAll": OpType.ALLTOALL,
+    "Broadcast": OpType.BROADCAST,
+    "Reduce": OpType.REDUCE,
+    "Gather": OpType.GATHER,
+    "Scatter": OpType.SCATTER,
+}
+# Bits of HCCC_VENDOR_ALL_REDUCE and so on: the calls that a step may become.
+_BROADCAST, _REDUCE, _ALL_GATHER, _REDUCE_SCATTER, _SEND = 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 8
+_CALLS = {
+    JobOp.REDUCE: _REDUCE | _REDUCE_SCATTER,
+    JobOp.BROADCAST: _BROADCAST | _ALL_GATHER,
+    JobOp.GATHER: _SEND,
+    JobOp.SCATTER: _SEND,
+    JobOp.ALLGATHER: _ALL_GATHER,
+    JobOp.SEND: _SEND,
+    JobOp.C2C_CPY: 0,
+    JobOp.C2C_RED: 0,
+}
+# Bytes of a call's largest buffer, and micro-batches of calls of so many bytes or more.
+MicroBatches = Sequence[tuple[int, int]]
+
+
+class _Given(ctypes.Structure):
+    """hccc_job_given."""
+
+    _fields_ = (
+        ("vendor", ctypes.c_char_p),
+        ("library", ctypes.c_char_p),
+        ("members", ctypes.POINTER(ctypes.c_int32)),
+        ("n_members", ctypes.c_int32),
+        ("calls", ctypes.c_uint32),
+        ("digest", ctypes.c_char_p),
+        ("steps", ctypes.POINTER(ctypes.c_char_p)),
+        ("n_steps", ctypes.c_int64),
+    )
+
+
+class _Schedule(ctypes.Structure):
+    """hccc_job_schedule."""
+
+    _fields_ = (
+        ("tasks", ctypes.c_void_p),
+        ("lane_begin", ctypes.c_void_p),
+        ("waits", ctypes.c_void_p),
+        ("n_lanes", ctypes.c_int64),
+        ("scratch", ctypes.c_int64),
+        ("output", ctypes.c_int64),
+        ("ranks", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bound:
+    """A schedule, and its structure in C, which points into its arrays."""
+
+    made: JobSchedule
+    in_c: _Schedule
+
+
+class LoadedJob:
+    """A Job at one rank of a communicator, with communicators of its own.
+
+    vendor: of this rank's library, else HCCC_VENDOR's, else `own`; file: of the library. The
+    communicator is made with all its ranks. Raises CommunicatorError at every rank where one
+    cannot, UserError E208 for a job that is not sound.
+    """
+
+    def __init__(
+        self,
+        communicator: int,
+        rank: int,
+        job: Job,
+        vendor: str | None = None,
+        file: str | None = None,
+        micro_batches: MicroBatches = (),
+    ) -> None:
+        if problems := check(job):
+            raise fail("E208", f"{job.name}: {problems[0]}")
+        self.job, self._rank = job, rank
+        self._batches = [size for size, _ in micro_batches], [count for _, count in micro_batches]
+        self._schedules: OrderedDict[tuple[int, int, bool], _Bound] = OrderedDict()
+        v = job.clusters
+        members = v.members(int(v.of_ranks()[rank]))
+        steps = [job.describe(i).encode() for i in range(len(job))]
+        calls = 0
+        for op in set(job.steps["op"].tolist()):
+            calls |= _CALLS[JobOp(op)]
+        given = _Given(
+            (vendor or os.environ.get("HCCC_VENDOR") or OWN).encode(),
+            file.encode() if file else None,
+            (ctypes.c_int32 * len(members))(*members),
+            len(members),
+            calls,
+            _digest(job, micro_batches),
+            (ctypes.c_char_p * len(steps))(*steps),
+            len(steps),
+        )
+        handle = ctypes.c_void_p()
+        made = library().call("_job_make", ctypes.byref(handle), communicator, ctypes.byref(given))
+        if made:
+            raise CommunicatorError(Result(made), library().last_error())
+        self._handle: ctypes.c_void_p | None = handle
+
+    def fits(self, op: OpType, root: int) -> bool:
+        """Tells whether it does a collective, of a root where it has one."""
+        c = self.job.collective
+        return op is c.op and (not c.rooted or root == c.root)
+
+    def run(
+        self, send: int | None, receive: int | None, count: int, type: int, op: int, timeout: float
+    ) -> None:
+        """Makes a call. count: elements of a block; type, op: numbers of hccc_runtime.h; timeout:
+        seconds, 0 for no limit.
+
+        Raises:
+            CommunicatorError: it failed, and the job is lost; or it is refused, and nothing is.
+            UserError: E473 buffers that overlap.
+        """
+        size = DTYPES[TYPES[type]].itemsize
+        bound = self._bound(count, size, self._in_place(send, receive, count * size))
+        words = (ctypes.byref(bound.in_c), send, receive, type, op, timeout)
+        if result := library().call("_job_run", self._handle, *words):
+            error = text_of(library().call("_job_error", self._handle))
+            raise CommunicatorError(Result(result), error)
+
+    @property
+    def sent(self) -> int:
+        """The bytes that this rank has sent over borders."""
+        return int(library().call("_job_sent", self._handle))
+
+    def end(self) -> None:
+        """Leaves its communicators; the second time nothing."""
+        if self._handle is not None:
+            library().call("_job_end", self._handle)
+            self._handle = None
+
+    def _in_place(self, send: int | None, receive: int | None, block: int) -> bool:
+        c, rank = self.job.collective, self._rank
+        ins, outs = c.input_blocks(rank), c.output_blocks(rank)
+        if not (send and receive and ins and outs and block):
+            return False
+        if send == receive + c.alias_offset(rank) // c.chunks_per_block * block:
+            return True
+        if send < receive + outs * block and receive < send + ins * block:
+            message = f"{c.name}: the send and the receive buffer overlap, and it is not in place"
+            raise fail("E473", message)
+        return False
+
+    def _bound(self, count: int, size: int, in_place: bool) -> _Bound:
+        sizes, counts = self._batches
+        at = bisect_right(sizes, count * size * self.job.collective.most_blocks())
+        key = (count, counts[at - 1] if at else 1, in_place)
+        found = self._schedules.get(key)
+        if found is None:
+            found = self._schedules[key] = _bound(schedule(self.job, self._rank, *key), self.job)
+            if len(self._schedules) > _KEPT:
+                self._schedules.popitem(last=False)
+        self._schedules.move_to_end(key)
+        return found
+
+
+def _bound(made: JobSchedule, job: Job) -> _Bound:
+    arrays: list[Any] = [made.tasks, made.lane_begin, made.waits]
+    lanes = len(made.lane_begin) - 1
+    rest = (lanes, made.scratch, made.output, job.collective.n_ranks)
+    return _Bound(made, _Schedule(*(array.ctypes.data for array in arrays), *rest))
+
+
+def _digest(job: Job, micro_batches: MicroBatches) -> bytes:
+    """Hashes all that ranks must have alike."""
+    words = [*lines(job), *job.clusters.texts(), str(job.clusters.weight.tolist())]
+    words += [str(job.collective.n_ranks), str([tuple(one) for one in micro_batches])]
+    return blake2b("\n".join(words).encode(), digest_size=16).digest()
