@@ -350,8 +350,8 @@ TABLE = (
     Code("E480", "The ranks of a job did not meet, or lost each other."),
     Code(
         "E481",
-        "A job is given to what needs a plan: hccc checks, simulates, explains and draws jobs, but "
-        "does not run them yet.",
+        "A job is given to what needs a plan: jobs have no kernels; hccc checks, "
+        "simulates, explains, draws and runs them.",
         "Give it a program, as `hccc builtin hierarchical` writes one.",
     ),
     Code(

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hccc.base.diagnostics import fail
 from hccc.cli import report
-from hccc.cli.options import CommandOptions, refuse
+from hccc.cli.options import CommandOptions, given, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hccc.driver.inputs import Input
-    from hccc.ir.job import Job
+    from hccc.ir.job import Job, VendorClusters
     from hccc.ir.topology import Topology
+    from hccc.launch.job_runs import Vendors
 
 
 def job_in(
-    what: Input, how: CommandOptions, more: Collection[str] = ()
+    what: Input,
+    how: CommandOptions,
+    more: Collection[str] = (),
+    clusters: VendorClusters | None = None,
 ) -> tuple[Job, Topology | None] | None:
     """Returns the checked job that was given, and the cluster; None of what is no job. more: other
-    options that were given and have no effect.
+    options that were given and have no effect; clusters: of a text, where no cluster is given.
 
     Raises:
         UserError: E416 options that are about compiling; as `inputs.job_of`.
@@ -33,7 +38,7 @@ def job_in(
     unused = [name for name in how.given if name != "cluster"]
     refuse({*unused, *more}, f"{name_of(what)} is a job", "leave it out")
     topology = how.load_cluster()
-    return job_of(what, topology), topology
+    return job_of(what, topology, clusters), topology
 
 
 def check(job: Job, as_json: bool) -> None:
@@ -62,6 +67,53 @@ def check(job: Job, as_json: bool) -> None:
     print(f"  result    {c.name} holds at every rank, for every message size")
     print(f"            ({len(job):,} steps, {len(program):,} transfers of {c.n_chunks:,} parts)")
     print("  borders   nothing crosses one that is there already")
+
+
+def runnable(
+    what: Input, how: CommandOptions, vendors: Vendors
+) -> tuple[Job, Topology | None, tuple[str, ...]] | None:
+    """Returns the checked job that was given, the cluster, and whose library serves each rank;
+    None of what is no job. Raises as `job_in`; UserError E473 for `vendors` that do not fit."""
+    from hccc.driver.inputs import JobInput
+    from hccc.launch.job_runs import clusters_of, vendor_of_ranks
+
+    if not isinstance(what, JobInput):
+        return None
+    of_runs = ("window", "micro_batch", "device", "network", "skew", "trace", "workers")
+    clusters = clusters_of(vendors) if vendors else None
+    found = job_in(what, how, given(*of_runs), clusters)
+    assert found is not None
+    return *found, vendor_of_ranks(vendors, found[0].clusters)
+
+
+def run(
+    found: tuple[Job, Topology | None, tuple[str, ...]],
+    options: dict[str, Any],
+    as_json: bool,
+    file: Path | None,
+) -> int:
+    """Runs a job, and prints the table; returns the number of wrong elements.
+
+    A cluster says in how many micro-batches calls go.
+    """
+    from hccc.cli.progress import progress
+    from hccc.cli.tables import Table, of_job
+    from hccc.launch.job_runs import measure_job, schedule_of
+    from hccc.launch.measure import RunOptions
+    from hccc.predict.jobs import micro_batches
+
+    job, topology, vendors = found
+    n = job.collective.n_ranks
+    wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
+    wanted = replace(wanted, procs=wanted.procs or (0 if wanted.hosts else n))
+    batches = micro_batches(job, topology, wanted.maxbytes) if topology else []
+    with progress():
+        rows = measure_job(job, wanted, vendors, batches)
+    table = Table(of_job(job, wanted.where(n), vendors), schedule_of(wanted), as_json)
+    for row in rows:
+        table.add(row)
+    table.finish(file)
+    return table.wrong
 
 
 def located(found: tuple[Job, Topology | None]) -> tuple[Job, Topology]:

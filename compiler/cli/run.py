@@ -17,13 +17,15 @@ from hccc.cli.options import (
     algorithm_argument,
     command_options,
     compile_options,
+    given,
     hosts_options,
     load,
+    refuse,
     size_options,
     with_reductions,
 )
 from hccc.cli.progress import progress
-from hccc.cli.types import File, Number, Operations, Size, Speed, Words
+from hccc.cli.types import File, Number, Operations, RanksOfVendors, Size, Speed, Words
 
 if TYPE_CHECKING:
     from hccc.ir.collective import Collective
@@ -38,6 +40,7 @@ from hccc.ir.op_type import SKEWED
         "hccc run kernels/ -b 1K -e 64M -d float32,bfloat16",
         "hccc run ring.rccl --procs 4",
         "hccc run ring.rccl --hosts a:4,b:4",
+        "hccc run job.rccl --vendors oneccl:4,mpich:2",
     ],
 )
 @algorithm_argument
@@ -92,6 +95,13 @@ from hccc.ir.op_type import SKEWED
 )
 @hosts_options
 @click.option(
+    "--vendors",
+    type=RanksOfVendors(),
+    default=(),
+    metavar="NAME:N,...",
+    help="Of a job: whose libraries serve the ranks, in a row, as mpich:4,own:2.",
+)
+@click.option(
     "--network",
     type=Speed(),
     help="Between nodes, on the CPU: GB/s of each NIC and latency, as 12.5GB/s,5us.",
@@ -123,20 +133,30 @@ def run(
     root: int | None,
     **options: Any,
 ) -> None:
-    """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
+    """Run all ranks of ALGO (program, plan, MSCCL XML, directory of kernels, or job) on real data.
 
     Prints the table of nccl-tests, for several plans with the plan that each row is of. Without
-    --cluster programs are compiled for this host. Exits with 1 if any element is wrong.
+    --cluster programs are compiled for this host. A job's ranks have a process each; without
+    --cluster its text is over the vendor clusters of --vendors. Exits with 1 if any element is
+    wrong.
     """
     _check_files(algorithm, file, options["trace"])
+    from hccc.cli import jobs
+    from hccc.driver.inputs import name_of, opened
+
     how = with_reductions(command_options(options), options["ops"])
     options["ops"] = tuple(dict.fromkeys(op for some in options["ops"] for op in some))
+    what = opened(algorithm)
+    if (job := jobs.runnable(what, how, options["vendors"])) is not None:
+        _check_root(root, job[0].collective)
+        click.get_current_context().exit(1 if jobs.run(job, options, as_json, file) else 0)
+    refuse(given("vendors"), f"{name_of(what)} is no job", "leave it out")
     with progress():
         cluster = how.load_cluster()
         how = _for_sizes(how, options["minbytes"], options["maxbytes"])
-        compiled = load(algorithm, how, cluster or how.where(options["device"]))
+        compiled = load(what, how, cluster or how.where(options["device"]))
     _check_root(root, compiled.plan.collective)
-    from hccc.cli.tables import Table
+    from hccc.cli.tables import Table, of_library
     from hccc.launch.measure import RunOptions, measure
     from hccc.launch.tracing import Tracer
 
@@ -146,7 +166,8 @@ def run(
         rows = measure(compiled, wanted, tracer)
     library = compiled.catalogue
     speed = wanted.network_of(library)
-    table = Table(library, wanted.where(library.n_ranks), wanted.schedule(library), as_json, speed)
+    about = of_library(library, wanted.where(library.n_ranks), speed)
+    table = Table(about, wanted.schedule(library), as_json)
     for row in rows:
         table.add(row)
     table.finish(file)

@@ -6,6 +6,8 @@ its output reads this.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hccc.base.dtypes import NCCL_NAMES
@@ -13,6 +15,8 @@ from hccc.base.files.writing import write_whole
 from hccc.cli import report
 from hccc.driver.facts import spans, title
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.collective import Collective
+from hccc.ir.job import Job
 from hccc.runtime.measure.perf import PerfRow, PerfTiming, SizeSchedule
 from hccc.runtime.network import RankNetwork
 
@@ -22,20 +26,70 @@ _COLUMNS = ("time", "algbw", "busbw", "#wrong")
 _UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
 
 
+# The names of the plans of a row's halves; None: of a plan alone, or none.
+Plans = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a table is of. about: its first lines; facts: of its JSON's `config`; plans: says of
+    which plans a row is, where there are several."""
+
+    about: tuple[str, ...]
+    facts: dict[str, object]
+    plans: Callable[[PerfRow], Plans] | None = None
+
+
+def of_library(of: Catalogue, device: str, network: RankNetwork | None = None) -> Measured:
+    """Describes a library of plans."""
+    plan = of.plans[0]
+    made = of.provenance or plan.provenance
+    about = [
+        f"# {title(of)}, on {device}",
+        *([f"# {_said(network)}"] if network else []),
+        *([f"# compiled for {made.cluster.name}"] if made and made.cluster else []),
+        *([f"# {plan.unusual_sums}"] if plan.unusual_sums else []),
+    ]
+    if not of.alone:  # a line for each plan: the sizes that it serves
+        about += [f"# {one.name} ({one.source}): {spans(of, k)}" for k, one in enumerate(of.plans)]
+    facts = {
+        **_config(of.name, of.collective, device),
+        **({"accumulate": plan.accumulate.stated} if plan.unusual_sums else {}),
+        **({"network": _facts(network)} if network else {}),
+    }
+
+    def plans(row: PerfRow) -> Plans:
+        out, inside = (
+            of.plans[of.pick(row.size, in_place).plan].name if half else None
+            for in_place, half in ((False, row.out_of_place), (True, row.in_place))
+        )
+        return out, inside
+
+    return Measured(tuple(about), facts, None if of.alone else plans)
+
+
+def of_job(job: Job, device: str, vendors: Sequence[str]) -> Measured:
+    """Describes a job. vendors: whose library serves each rank; empty where ranks say it."""
+    about = [f"# {job.name}: {job.collective.title}, a job, on {device}"]
+    for c, text in enumerate(job.clusters.texts()):
+        named = f"; library: {vendors[job.clusters.members(c)[0]]}" if vendors else ""
+        about.append(f"# vendor cluster {c}: {text}{named}")
+    facts = _config(job.name, job.collective, device)
+    facts["vendor_clusters"] = job.clusters.texts()
+    if vendors:
+        facts["vendors"] = list(vendors)
+    return Measured(tuple(about), facts)
+
+
+def _config(name: str, c: Collective, device: str) -> dict[str, object]:
+    return {"name": name, "collective": c.op.value, "ranks": c.n_ranks, "device": device}
+
+
 class Table:
     """Prints rows as they come, or collects them for JSON."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        device: str,
-        schedule: SizeSchedule,
-        as_json: bool,
-        network: RankNetwork | None = None,
-    ) -> None:
-        self._catalogue, self._device, self._schedule = catalogue, device, schedule
-        self._network = network
-        self._as_json = as_json
+    def __init__(self, measured: Measured, schedule: SizeSchedule, as_json: bool) -> None:
+        self._measured, self._schedule, self._as_json = measured, schedule, as_json
         self._rows: list[PerfRow] = []
         if not as_json:
             print("\n".join(self._header()))
@@ -68,61 +122,36 @@ class Table:
         names = [name for name in self._plans(row) if name]
         return f"  {'/'.join(dict.fromkeys(names))}" if names else ""
 
-    def _plans(self, row: PerfRow) -> tuple[str | None, str | None]:
-        """Returns the plan of each half of a row; None for a plan alone."""
-        of = self._catalogue
-        if of.alone:
-            return None, None
-        out, inside = (
-            of.plans[of.pick(row.size, in_place).plan].name if half else None
-            for in_place, half in ((False, row.out_of_place), (True, row.in_place))
-        )
-        return out, inside
+    def _plans(self, row: PerfRow) -> Plans:
+        return self._measured.plans(row) if self._measured.plans else (None, None)
 
     def _average(self) -> float:
         halves = [half.busbw for row in self._rows for half in row.halves]
         return sum(halves) / len(halves) if halves else 0.0
 
     def _header(self) -> list[str]:
-        s, plan = self._schedule, self._catalogue.plans[0]
-        made = self._catalogue.provenance or plan.provenance
+        s = self._schedule
         step = f"{s.factor:g}(factor)" if s.factor else f"{s.step}(bytes)"
         name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
         blank = name.format("", "", "", "", "")
         return [
-            f"# {title(self._catalogue)}, on {self._device}",
-            *([f"# {_said(self._network)}"] if self._network else []),
-            *([f"# compiled for {made.cluster.name}"] if made and made.cluster else []),
-            *([f"# {plan.unusual_sums}"] if plan.unusual_sums else []),
-            *self._spans(),
+            *self._measured.about,
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
             f"iters: {s.launches} validation: {int(s.check)}",
             "#",
             f"{blank}           out-of-place                       in-place          ",
             name.format("size", "count", "type", "redop", "root")
             + _HALF.format(*_COLUMNS) * 2
-            + ("" if self._catalogue.alone else "  plan"),
+            + ("  plan" if self._measured.plans else ""),
             name.format("(B)", "(elements)", "", "", "") + _HALF.format(*_UNITS) * 2,
         ]
 
-    def _spans(self) -> list[str]:
-        """Returns a line for each plan: the sizes that it serves; none for a plan alone."""
-        if self._catalogue.alone:
-            return []
-        of = self._catalogue
-        return [f"# {plan.name} ({plan.source}): {spans(of, k)}" for k, plan in enumerate(of.plans)]
-
     def _json(self) -> dict[str, object]:
-        s, plan = self._schedule, self._catalogue.plans[0]
+        s = self._schedule
         return {
             "version": JSON_VERSION,
             "config": {
-                "name": self._catalogue.name,
-                "collective": self._catalogue.collective.op.value,
-                "ranks": self._catalogue.n_ranks,
-                "device": self._device,
-                **({"accumulate": plan.accumulate.stated} if plan.unusual_sums else {}),
-                **({"network": _facts(self._network)} if self._network else {}),
+                **self._measured.facts,
                 "minimum_bytes": s.smallest,
                 "maximum_bytes": s.largest,
                 **({"step_factor": s.factor} if s.factor else {"step_bytes": s.step}),
@@ -159,7 +188,7 @@ def _fit(value: float, width: int) -> str:
     return f"{value:.{1 if width >= 7 else 0}e}"
 
 
-def _row_json(row: PerfRow, plans: tuple[str | None, str | None]) -> dict[str, object]:
+def _row_json(row: PerfRow, plans: Plans) -> dict[str, object]:
     return {
         "size": row.size,
         "count": row.count,

@@ -233,6 +233,29 @@ class Operations(Words):
         return super().convert(value, param, ctx)
 
 
+_MOST_RANKS = 1 << 16  # `ir/limits.MAX_RANKS`
+
+
+class RanksOfVendors(click.ParamType[tuple[tuple[str, int], ...]]):
+    """A comma list of vendors' libraries, each with its number of ranks: `mpich:4,own:2`."""
+
+    name = "list"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[str, int], ...]:
+        """Returns (vendor, ranks) in the order given."""
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for word in str(value).lower().split(","):
+            name, _, count = word.strip().partition(":")
+            if not (name.isidentifier() and count.isdecimal() and 0 < int(count) <= _MOST_RANKS):
+                self.fail(f"{word!r} is no vendor with its ranks, as mpich:4", param, ctx)
+            found.append((name, int(count)))
+        return tuple(found)
+
+
 class ShippedFile(File):
     """A file, or the name of a shipped file. kinds: names of `library.shipped.ShippedKind`."""
 

@@ -19,7 +19,7 @@ from hccc.base.files.reading import HEAD, read_text_in
 from hccc.base.interruptible import interruptible
 from hccc.driver.compiled import Compiled
 from hccc.ir import job_json, plan_json
-from hccc.ir.job import Job
+from hccc.ir.job import Job, VendorClusters
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -181,8 +181,11 @@ def cluster_of(given: ClusterInput) -> Topology:
 
 
 @interruptible
-def job_of(given: JobInput, topology: Topology | None) -> Job:
-    """Reads and checks the job that was given; a text is over the vendor clusters of `topology`.
+def job_of(
+    given: JobInput, topology: Topology | None, clusters: VendorClusters | None = None
+) -> Job:
+    """Reads and checks the job that was given; a text is over the vendor clusters of `topology`,
+    without one over `clusters`.
 
     Raises:
         UserError: E482 there is no cluster for a text, E438 one of another number of ranks for a
@@ -192,11 +195,13 @@ def job_of(given: JobInput, topology: Topology | None) -> Job:
     if isinstance(job, Source):
         if job.text.lstrip("\ufeff \t\r\n").startswith("{"):
             job = job_json.loads(job.text, job.name)
-        elif topology is None:
+        elif topology is not None:
+            job = parse_job(job, vendor_clusters_of(topology))
+        elif clusters is not None:
+            job = parse_job(job, clusters)
+        else:
             message = f"{job.name}: a job's text does not say its vendor clusters"
             raise fail("E482", message, help="give --cluster, or a job's .json")
-        else:
-            job = parse_job(job, vendor_clusters_of(topology))
     if topology is not None and len(topology) != job.clusters.n_ranks:
         message = f"the job has {job.clusters.n_ranks} ranks, the cluster {len(topology)}"
         raise fail("E130", message, help="give the cluster that it was made for")

@@ -68,8 +68,10 @@ def load(
         case XmlInput(text):
             return _xml(text, options, None if callable(topology) else topology)
         case JobInput():
-            message = f"{name_of(given)} is a job, which hccc does not compile or run yet"
-            help = "hccc check, sim, explain and show take it; a program may be `hierarchical`"
+            message = (
+                f"{name_of(given)} is a job, which calls vendors' libraries: it has no kernels"
+            )
+            help = "hccc run, check, sim, explain and show take it"
             raise fail("E481", message, help=help)
         case ClusterInput():
             help = "`hccc show` draws it; give a program, and this to --cluster"

@@ -82,8 +82,9 @@ def _started(message: Message, channel: Channel) -> Workers | None:
     os.environ.update(message["environment"])
     job, groups = message["job"], message["groups"]
     try:
-        place = unpack(message["sources"])
-        library = built(place, message["dtypes"], message["ops"])
+        library = None
+        if "sources" in message:
+            library = built(unpack(message["sources"]), message["dtypes"], message["ops"])
         return Workers(WorkerTask(**job), groups, library, on_message)
     except UserError as error:
         for worker in range(len(groups)):

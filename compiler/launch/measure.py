@@ -32,7 +32,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.ir.uneven import check_uneven, modes_of, table_of
 from hccc.launch.hosts import hosts_of
-from hccc.launch.processes import RankProcesses, shared_out
+from hccc.launch.processes import RankProcesses, shared_out, task_of
 from hccc.launch.remote import Shell
 from hccc.launch.tracing import Tracer
 from hccc.runtime.build import pairs
@@ -228,7 +228,7 @@ def measure(
     schedule = options.schedule(library)
     options = _windowed(library, options)
     network = options.network_of(library)
-    sizes = _bounded(library, schedule, options)
+    sizes = bounded(library.collective, schedule, options, _scratch(library, options))
     ops = _operations(library.narrowest, options)
     variants = pairs(options.dtypes, ops)
     place = _kernels(compiled, _devices(options))
@@ -248,7 +248,7 @@ def measure(
         with kept:
             for dtype, op in variants:
                 timed = _timed(tracer, options, dtype, op)
-                for size in _sizes(plan, dtype, sizes):
+                for size in distinct(plan.collective, dtype, sizes):
                     yield one_row(plan.collective, dtype, op, size, schedule, timed)
 
     return rows()
@@ -342,7 +342,7 @@ def _processes(
     hosts = hosts_of(options.hosts, c.n_ranks) if options.hosts else []
     each = shared_out(c.n_ranks, options.procs, hosts)
     shell = Shell.of(options.rsh, options.remote_python)
-    processes = stack.enter_context(RankProcesses(library.name, c, options.timeout, each))
+    processes = stack.enter_context(RankProcesses(task_of(c, library.name, options.timeout), each))
     if hosts:
         interruptible(processes.start_on)(hosts, shell, place, variants)
     else:
@@ -414,23 +414,33 @@ def bound(
     return HostSession(built, request, memory)
 
 
-def _bounded(library: Catalogue, schedule: SizeSchedule, options: RunOptions) -> list[int]:
-    """Returns the sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
+def bounded(
+    c: Collective,
+    schedule: SizeSchedule,
+    options: RunOptions,
+    scratch: Callable[[int, int], int] = lambda count, itemsize: 0,
+) -> list[int]:
+    """Returns the sizes to measure. scratch: bytes of a rank, for a count of elements.
+
+    Raises:
+        UserError: E429 for too large ones, E418 for too many.
+    """
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
-        _fits(library, sizes[-1], options)
+        _fits(c, sizes[-1], options, scratch)
         return sizes
-    _fits(library, schedule.largest, options)  # all but: no size is further from it than one step
+    # All but: no size is further from it than one step.
+    _fits(c, schedule.largest, options, scratch)
     option = f"-i {options.stepbytes}" if options.stepbytes else f"-f {options.stepfactor:g}"
     help = f"a larger {option[:2]}, or a smaller -e"
     raise fail("E418", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
 
 
-def _sizes(plan: Plan, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
+def distinct(c: Collective, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
     """Yields the sizes that differ once they are rounded down to whole elements."""
     counts: set[int] = set()
     for size in sizes:
-        count = perf.count_of(plan.collective, size, DTYPES[dtype].itemsize)
+        count = perf.count_of(c, size, DTYPES[dtype].itemsize)
         if count not in counts:
             yield size
         counts.add(count)
@@ -454,19 +464,26 @@ def _kernels(compiled: Compiled, devices: Sequence[str]) -> Path:
     return kept(kernels(compiled.catalogue, targets))
 
 
-def _fits(library: Catalogue, size: int, options: RunOptions) -> None:
+def _scratch(library: Catalogue, options: RunOptions) -> Callable[[int, int], int]:
+    """Returns a function from a count and the bytes of an element to those of a rank's scratch."""
+    shapes = [shape_of(plan) for plan in library.plans]
+    return lambda count, itemsize: max(
+        shape.scratch_bytes(count, itemsize, options.micro_batch) for shape in shapes
+    )
+
+
+def _fits(
+    c: Collective, size: int, options: RunOptions, scratch: Callable[[int, int], int]
+) -> None:
     """Raises E429 for a size that would not fit into memory, before anything is allocated."""
     if options.hosts:
         return  # each host looks for itself
     itemsize = min(DTYPES[dtype].itemsize for dtype in options.dtypes)
-    count = perf.count_of(library.collective, size, itemsize)
-    scratch = max(
-        shape_of(plan).scratch_bytes(count, itemsize, options.micro_batch) for plan in library.plans
-    )
+    more = scratch(perf.count_of(c, size, itemsize), itemsize)
     # Both buffers and the scratch of every rank; while comparing, as much again for a few ranks.
-    n = library.n_ranks
+    n = c.n_ranks
     ranks = n + 1 + min(n, psutil.cpu_count() or 1)
-    need, free = ranks * (2 * size + scratch), psutil.virtual_memory().available
+    need, free = ranks * (2 * size + more), psutil.virtual_memory().available
     if need > free:
         message = f"{size:,} bytes at {n} ranks need {need / 1e9:.1f} GB of memory"
         raise fail("E429", f"{message}; {free / 1e9:.1f} GB are free", help="use a smaller -e")

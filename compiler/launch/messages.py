@@ -19,7 +19,7 @@ from typing import IO, Any
 from hccc.base.diagnostics import Note, Problem, UserError
 
 Message = dict[str, Any]
-PROTOCOL = 1
+PROTOCOL = 2
 MARK = b"hccc speaks"
 MOST_BYTES = 1 << 30  # of a message
 _MOST_BEFORE = 1 << 16  # bytes before MARK

@@ -38,14 +38,13 @@ Variants = Sequence[tuple[str, str]]  # types and reductions
 
 
 class RankProcesses:
-    """All ranks of a library, in processes. A context manager: its processes end with it.
+    """All ranks of a library or a job, in processes. A context manager: its processes end with it.
 
     each: the number of ranks in each process.
     """
 
-    def __init__(self, name: str, collective: Collective, timeout: float, each: int) -> None:
-        c = collective
-        self._job = WorkerTask(name, (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven), timeout)
+    def __init__(self, job: WorkerTask, each: int) -> None:
+        self._job, timeout = job, job.timeout
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, timeout + 2)) if timeout else ANSWER_S
         self._each = each
         self._events: SimpleQueue[tuple[int, Message]] = SimpleQueue()
@@ -67,7 +66,16 @@ class RankProcesses:
     def start_here(self, place: Path, variants: Variants, *, trace: bool = False) -> None:
         """Builds the kernels in `place`, and starts processes on this host. trace: whether launches
         can be recorded."""
-        library = built(place, *_unique(variants), trace=trace)
+        self._start_here(built(place, *_unique(variants), trace=trace))
+
+    def start_job(self, hosts: Sequence[Host], shell: Shell) -> None:
+        """Starts processes that run the job: on hosts, or, without any, on this one."""
+        if hosts:
+            self._start_on(hosts, shell, {})
+        else:
+            self._start_here(None)
+
+    def _start_here(self, library: Path | None) -> None:
         self._start(
             range(self._job.n_ranks),
             lambda groups, on_message: Workers(self._job, groups, library, on_message),
@@ -79,7 +87,9 @@ class RankProcesses:
     ) -> None:
         """Starts processes on these hosts, which build the kernels in `place`."""
         dtypes, ops = _unique(variants)
-        kernels = {"sources": pack(place), "dtypes": dtypes, "ops": ops}
+        self._start_on(hosts, shell, {"sources": pack(place), "dtypes": dtypes, "ops": ops})
+
+    def _start_on(self, hosts: Sequence[Host], shell: Shell, kernels: Message) -> None:
         for host in hosts:
             self._start(
                 host.ranks,
@@ -196,6 +206,11 @@ class ProcessRanks:
 
     def differences(self, p: Pattern) -> None:
         """Returns None: there is no other device to compare with."""
+
+
+def task_of(c: Collective, name: str, timeout: float) -> WorkerTask:
+    """Returns the task of ranks that load a library of a name."""
+    return WorkerTask(name, (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven), timeout)
 
 
 def shared_out(n_ranks: int, n_processes: int, hosts: Sequence[Host]) -> int:

@@ -193,7 +193,7 @@ class Remote:
 
 def start_of(job: WorkerTask, groups: Sequence[range], kernels: Message) -> Message:
     """Returns the message that has a host build kernels and start ranks. kernels: `sources` made by
-    `pack`, and the `dtypes` and `ops` to build."""
+    `pack`, and the `dtypes` and `ops` to build; empty where ranks run a job."""
     return {
         "word": "job",
         "job": asdict(job),

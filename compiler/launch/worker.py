@@ -19,12 +19,15 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import UserError, fail
+from hccc.ir import job_json
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.job import Job
 from hccc.ir.uneven import BlockTable
 from hccc.launch.addresses import address_of
 from hccc.launch.messages import Message, fields_of, serve
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
 from hccc.runtime.communicator.premul import premul_sum
+from hccc.runtime.job.loaded import MicroBatches
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Expected, Pattern, scalar_of
 from hccc.runtime.measure.perf import RankMemory
@@ -44,6 +47,10 @@ class _Rank:
 
     def load(self, library: str, timeout: float) -> None:
         self.communicator.load(Path(library))
+        self.communicator.set_timeout(timeout)
+
+    def load_job(self, job: Job, vendor: str, batches: MicroBatches, timeout: float) -> None:
+        self.communicator.load(job, vendor=vendor or None, micro_batches=batches)
         self.communicator.set_timeout(timeout)
 
     def bind(self, name: str, p: Pattern, in_place: bool, micro_batch: int, window: int) -> None:
@@ -104,12 +111,17 @@ class Worker:
         name: str,
         collective: Sequence[Any],
         timeout: float,
+        job: str,
+        vendors: Sequence[str],
+        micro_batches: MicroBatches,
     ) -> None:
-        """Stores the ranks of this process and their library. n_near: ranks of this host, timeout:
-        seconds that launches wait."""
+        """Stores the ranks of this process, and their library or job. n_near: ranks of this host,
+        timeout: seconds that launches wait; the others as in `WorkerTask`."""
         os.environ.setdefault("HCCC_TIMEOUT", str(_MEET_S))
         self._n_ranks, self._ranks, self._n_near = n_ranks, ranks, n_near
         self._library, self._name, self._timeout = library, name, timeout
+        self._job = job_json.loads(job) if job else None
+        self._vendors, self._micro_batches = vendors, micro_batches
         op, *rest = collective
         self._collective = Collective(OpType(op), *rest)
         self._pool = ThreadPoolExecutor(len(ranks))
@@ -129,7 +141,13 @@ class Worker:
         self._here = self._each(lambda rank: _Rank(shared, self._n_ranks, rank), self._ranks)
 
     def load(self) -> None:
-        """Loads the library."""
+        """Loads the library, or the job."""
+        job, batches, timeout = self._job, self._micro_batches, self._timeout
+        if job is not None:
+            whose = dict(zip(self._ranks, self._here, strict=True))
+            vendors = self._vendors or [""] * self._n_ranks
+            self._each(lambda r: whose[r].load_job(job, vendors[r], batches, timeout), self._ranks)
+            return
         self._each(lambda rank: rank.load(self._library, self._timeout), self._here)
 
     def bind(self, pattern: Sequence[Any], in_place: bool, micro_batch: int, window: int) -> None:

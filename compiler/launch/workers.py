@@ -30,11 +30,15 @@ OnMessage = Callable[[int, Message], None]
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
     """The job of a run's processes. collective: the fields of a Collective, timeout: seconds a
-    launch waits."""
+    launch waits; job: a Job as JSON, "" where they load a library; vendors: whose library serves
+    each rank of it; micro_batches: of its calls of so many bytes or more."""
 
     name: str
     collective: tuple[str, int, int, int, bool]
     timeout: float
+    job: str = ""
+    vendors: tuple[str, ...] = ()
+    micro_batches: tuple[tuple[int, int], ...] = ()
 
     @property
     def n_ranks(self) -> int:
@@ -60,14 +64,24 @@ class Workers:
     """The processes of this host, one for each group of ranks."""
 
     def __init__(
-        self, job: WorkerTask, groups: Sequence[Sequence[int]], library: Path, on_message: OnMessage
+        self,
+        job: WorkerTask,
+        groups: Sequence[Sequence[int]],
+        library: Path | None,
+        on_message: OnMessage,
     ) -> None:
+        """Starts the processes. library: of kernels; None: they run a job."""
         self._groups, self._on_message = groups, on_message
         self._children: list[Child] = []
         self._ending = False
         build()  # once, and not in each of them
         command = [sys.executable, "-P", "-c", _CODE, *sys.path]
-        start = {"word": "start", **asdict(job), "n_ranks": job.n_ranks, "library": str(library)}
+        start = {
+            "word": "start",
+            **asdict(job),
+            "n_ranks": job.n_ranks,
+            "library": str(library or ""),
+        }
         start["n_near"] = sum(map(len, groups))
         for k, ranks in enumerate(groups):
             child = Child(command, lambda message, k=k: self._receive(k, message))  # type: ignore[misc]

@@ -32,6 +32,7 @@ from hccc.predict.nccl.model import predict
 from hccc.predict.simulation import Sizes
 
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
+_LEAST_BATCHED = 1 << 12  # bytes of a call that may be cut
 MOST_TASKS = 1 << 13  # of a simulation: steps times micro-batches
 
 
@@ -284,3 +285,15 @@ def simulate_job(job: Job, t: Topology, sizes: Sizes | Sequence[int]) -> JobSimu
     machine = JobMachine(job, t)
     guessed = tuple(k for k, yes in enumerate(machine.guessed) if yes)
     return JobSimulation(job, t.name, tuple(machine.run(size) for size in each), guessed)
+
+
+def micro_batches(job: Job, t: Topology, most: int) -> list[tuple[int, int]]:
+    """Returns in how many micro-batches calls are fastest: for those of so many bytes or more, in
+    steps of four times as many, up to `most`."""
+    machine, size, found = JobMachine(job, t), _LEAST_BATCHED, [(0, 1)]
+    while size <= most:
+        count = machine.run(size).batches
+        if count != found[-1][1]:
+            found.append((size, count))
+        size *= 4
+    return found
