@@ -165,7 +165,7 @@ class CommunicatorRank:
         ops: Sequence[str] = ("sum",),
         *,
         vendor: str | None = None,
-        file: str | None = None,
+        file: Path | str | None = None,
         micro_batches: MicroBatches = (),
     ) -> None:
         """Loads a library of kernels: a shared library; a directory that `hccc` emitted, whose

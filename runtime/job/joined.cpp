@@ -40,8 +40,8 @@ std::vector<Told> told_by_all(hcccComm_t comm, const Told &own) {
 
 // Loads the library of this rank's vendor cluster. Returns null, and why, where it cannot.
 const hccc_vendor *loaded(const hccc_job_given &given, std::string &why) {
-  const hccc_vendor *vendor = nullptr;
-  if (hccc_vendor_load(given.n_members > 1 ? given.vendor : "own", given.library, &vendor) != hcccSuccess)
+  const hccc_vendor *vendor = given.table;
+  if (!vendor && hccc_vendor_load(given.n_members > 1 ? given.vendor : "own", given.library, &vendor) != hcccSuccess)
     why = hccc_vendor_error();
   else if (vendor->flags & HCCC_VENDOR_STREAM)
     why = std::string(vendor->name) + " works in memory of a device, which jobs do not carry over borders yet";

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from hccc.base.diagnostics import fail
@@ -54,6 +55,7 @@ class _Given(ctypes.Structure):
     """hccc_job_given."""
 
     _fields_ = (
+        ("table", ctypes.c_void_p),
         ("vendor", ctypes.c_char_p),
         ("library", ctypes.c_char_p),
         ("members", ctypes.POINTER(ctypes.c_int32)),
@@ -90,9 +92,9 @@ class _Bound:
 class LoadedJob:
     """A Job at one rank of a communicator, with communicators of its own.
 
-    vendor: of this rank's library, else HCCC_VENDOR's, else `own`; file: of the library. The
-    communicator is made with all its ranks. Raises CommunicatorError at every rank where one
-    cannot, UserError E208 for a job that is not sound.
+    vendor: of this rank's library, else HCCC_VENDOR's, else `own`; file: of the library; table: the
+    address of an hccc_vendor instead of both. All ranks make it. Raises CommunicatorError at every
+    rank where one cannot, UserError E208 for a job that is not sound.
     """
 
     def __init__(
@@ -101,8 +103,9 @@ class LoadedJob:
         rank: int,
         job: Job,
         vendor: str | None = None,
-        file: str | None = None,
+        file: Path | str | None = None,
         micro_batches: MicroBatches = (),
+        table: int | None = None,
     ) -> None:
         if problems := check(job):
             raise fail("E208", f"{job.name}: {problems[0]}")
@@ -115,9 +118,12 @@ class LoadedJob:
         calls = 0
         for op in set(job.steps["op"].tolist()):
             calls |= _CALLS[JobOp(op)]
+        vendor = vendor or os.environ.get("HCCC_VENDOR") or OWN
+        file = file or os.environ.get("HCCC_VENDOR_LIBRARY") or _found(vendor)
         given = _Given(
-            (vendor or os.environ.get("HCCC_VENDOR") or OWN).encode(),
-            file.encode() if file else None,
+            table,
+            vendor.encode(),
+            os.fsencode(file) if file else None,
             (ctypes.c_int32 * len(members))(*members),
             len(members),
             calls,
@@ -187,6 +193,13 @@ class LoadedJob:
                 self._schedules.popitem(last=False)
         self._schedules.move_to_end(key)
         return found
+
+
+def _found(vendor: str) -> Path | None:
+    """Finds a vendor's library in the packages of this environment."""
+    from hccc.runtime.vendor.engines import find  # which imports communicators
+
+    return find(vendor)
 
 
 def _bound(made: JobSchedule, job: Job) -> _Bound:

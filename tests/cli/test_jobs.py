@@ -1,4 +1,4 @@
-"""Jobs on the command line: checked, simulated, explained, drawn, and not run."""
+"""Jobs on the command line: checked, simulated, explained, drawn, run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ REFUSED = [
     (("sim", "JOB", *CLUSTER, "--vs"), "E416"),
     (("explain", "JOB", *CLUSTER, "--window", "2"), "E416"),
     (("JOB", "-o", "DIR", *CLUSTER), "E481"),
-    (("run", "JOB"), "E481"),
+    (("run", "JOB"), "E482"),
+    (("run", "JOB", *CLUSTER, "--window", "2"), "E416"),
+    (("run", "JOB", *CLUSTER, "--vendors", "own:8"), "E473"),
+    (("run", "JOB", *CLUSTER, "--vendors", "own:4,mpich:12"), "E473"),
+    (("run", "JOB", *CLUSTER, "-o", "premul_sum"), "E411"),
 ]
 
 

@@ -59,11 +59,12 @@ typedef struct hccc_job_schedule {
 
 typedef struct hccc_job hccc_job;
 
-/* What a rank gives to make a job. members: the ranks of its vendor cluster, in the order of the
+/* What a rank gives to make a job. table: of its library, null: that of `vendor`; members: the ranks of its vendor cluster, in the order of the
  * library's; digest: of the Job, the same at all ranks; calls: bits of HCCC_VENDOR_ALL_REDUCE and so on,
  * of those that the job makes; steps: the text of each, for errors. */
 #define HCCC_JOB_DIGEST_BYTES 16
 typedef struct hccc_job_given {
+  const hccc_vendor *table;
   const char *vendor, *library; /* as of hccc_vendor_load */
   const int32_t *members;
   int32_t n_members;

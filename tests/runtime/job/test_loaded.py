@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hccc.ir.collective import Collective
+from hccc.base.diagnostics import UserError
+from hccc.base.dtypes import NAMES, reduces
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
-from hccc.runtime.communicator import Communicator
+from hccc.launch.job_runs import OPS as JOB_OPS
+from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import allocate
+from hccc.runtime.communicator.premul import premul_sum
+from hccc.runtime.device.stream import Stream
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.synth.builtin.hetccl import OPS, hetccl
-from tests.communicator.world import run
+from tests.communicator.world import run, start
 
 # Interleaved ranks, a vendor cluster of one, borders of unlike numbers and weights.
 UNEVEN = vendor_clusters(
     [("a", [0, 2, 5], [0, 5], [1, 2]), ("b", [1], [1], [1]), ("c", [3, 4], [3, 4], [1, 1])]
 )
 EVEN = vendor_clusters([("a", [0, 1], [0, 1], [1, 1]), ("b", [2, 3], [2, 3], [1, 1])])
-CALLS = ((0, "float32", "sum"), (1, "int64", "max"), (7, "bfloat16", "prod"), (60, "int32", "avg"))
-CALLS = (*CALLS, (4099, "float32", "sum"))
+ALONE = vendor_clusters([(name, [r], [r], [1]) for r, name in enumerate("abc")])
+CALLS = ((0, "float32", "sum"), (1, "int32", "avg"), (61, "float32", "sum"), (4099, "int32", "sum"))
 
 
 def wrong_calls(c: Communicator, jobs: list[Job], batches: int) -> list[str]:
@@ -56,12 +62,61 @@ def _jobs(v: VendorClusters, ops: Any, root: int) -> list[Job]:
     return [hetccl(v, op, rooted[op]) for op in ops]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("v", "batches", "root"), [(UNEVEN, 1, 4), (UNEVEN, 3, 0), (EVEN, 2, 1)], ids=str
+    ("v", "batches", "root"),
+    [(UNEVEN, 1, 4), (UNEVEN, 3, 0), (EVEN, 2, 1)],
+    ids=["uneven", "uneven-3", "even-2"],
 )
 def test_every_collective_by_own_plans(v: VendorClusters, batches: int, root: int) -> None:
-    found = run(v.n_ranks, wrong_calls, _jobs(v, OPS, root), batches, environment=STANDARD)
-    assert found == [[]] * v.n_ranks
+    job = _jobs(v, OPS, root)
+    found = start(v.n_ranks, wrong_calls, job, batches, environment=STANDARD).outcomes(300)
+    assert list(found.values()) == [[]] * v.n_ranks
+
+
+def test_every_collective_over_vendor_clusters_of_one_rank() -> None:
+    """Nothing but the border: no library is needed."""
+    assert run(3, wrong_calls, _jobs(ALONE, OPS, 2), 2) == [[]] * 3
+
+
+def wrong_types(c: Communicator) -> list[str]:
+    """Returns the types and reductions whose sums are wrong at this rank."""
+    job = hetccl(ALONE, OpType.ALLREDUCE)
+    c.load(job)
+    wrong = []
+    for seed, (dtype, op) in enumerate((dtype, op) for dtype in NAMES for op in JOB_OPS):
+        if reduces(dtype, op):
+            made = _call(c, job, Pattern(job.collective, dtype, op, 321, seed), False)
+            wrong += [f"{op} of {dtype}: {made}"] * bool(made)
+        else:
+            with pytest.raises(CommunicatorError, match="a job has no"):
+                c.prepared(job.name, None, None, 0, dtype, op)()
+    return wrong
+
+
+def test_every_type_and_reduction() -> None:
+    assert run(3, wrong_types) == [[]] * 3
+
+
+def refused_calls(c: Communicator) -> None:
+    """Makes calls that are refused, and a right one behind each."""
+    c.load(hetccl(ALONE, OpType.ALLREDUCE))
+    x = c.empty(6, "int32")
+    wrong: list[Callable[[], None]] = [
+        lambda: c.all_reduce(x[:4], x[2:]),
+        lambda: c.all_reduce(x, op=premul_sum(3)),
+        lambda: c.all_reduce(x, stream=Stream()),
+    ]
+    for call in wrong:
+        with pytest.raises(UserError, match="E473"):
+            call()
+        x[:] = c.rank
+        c.all_reduce(x)
+        assert x.tolist() == [3] * 6
+
+
+def test_what_is_refused_costs_nothing() -> None:
+    run(3, refused_calls)
 
 
 STANDARD = {"HCCC_STANDARD": "1"}

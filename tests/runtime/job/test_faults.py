@@ -1,0 +1,128 @@
+"""Faults of jobs: a rank dies, a library fails or hangs: one error everywhere, in time."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from hccc.ir.collective import OpType
+from hccc.ir.job import vendor_clusters
+from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.runtime_library import COMMUNICATOR, library
+from hccc.runtime.job.loaded import LoadedJob
+from hccc.synth.builtin.hetccl import hetccl
+from tests.communicator.world import Lost, run, start
+
+DEADLINE, COUNT, BEFORE = 2.0, 60_000, 3
+DIES, FAILS, HANGS, NEVER = -1, 1, 2, 3
+# Rank 1 is in the lane of its library alone; borders are ranks 0 and 2.
+V = vendor_clusters([("a", [0, 1], [0], [1]), ("b", [2, 3], [2], [1])])
+STANDARD = {"HCCC_STANDARD": "1", "HCCC_TIMEOUT": "60"}
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiles the library of a vendor for these tests."""
+    made = tmp_path_factory.mktemp("stand_in") / "stand_in.so"
+    rooms = COMMUNICATOR.source.parents[1]
+    include = [f"-I{rooms / room / 'include'}" for room in ("vendor", "communicator")]
+    source = str(Path(__file__).parent / "stand_in.cpp")
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", *include]
+    subprocess.run(["g++", *flags, source, "-o", str(made)], check=True)
+    return made
+
+
+def table(file: Path, how: int, after: int) -> int:
+    """Returns the table of the stand-in, which goes wrong after so many calls."""
+    own = ctypes.c_void_p()
+    assert not library().call("_vendor_load", b"own", None, ctypes.byref(own))
+    made = ctypes.CDLL(str(file)).stand_in
+    made.restype, made.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+    return int(made(own, how, after))
+
+
+def sums(c: Communicator, file: Path, victim: int, how: int) -> Lost:
+    """Makes calls, in which the library of one rank goes wrong, or the rank dies."""
+    at = table(file, how if c.rank == victim else 0, 2 * BEFORE + 1)  # two reductions a call
+    job = LoadedJob(c.handle, c.rank, hetccl(V, OpType.ALLREDUCE), table=at)
+    x = c.empty(COUNT)
+    x[:] = 1
+    started = time.monotonic()
+
+    def call() -> None:
+        nonlocal started
+        started = time.monotonic()
+        job.run(x.ctypes.data, x.ctypes.data, COUNT, 7, 0, DEADLINE)
+
+    for _ in range(BEFORE):
+        call()
+    if how == DIES and c.rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for _ in range(BEFORE):
+        try:
+            call()
+        except CommunicatorError as error:
+            took = time.monotonic() - started
+            with pytest.raises(CommunicatorError) as again:
+                call()
+            assert str(again.value) == str(error), "a job that is lost says why"
+            left = time.monotonic()
+            job.end()
+            assert time.monotonic() - left < 2, "its end waits"
+            return Lost(error.result, error.text, took)
+    raise AssertionError("nobody was told")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victim", "how", "result", "text"),
+    [
+        (0, DIES, Result.REMOTE_ERROR, "rank 0 is gone"),
+        (1, DIES, Result.REMOTE_ERROR, "rank 1 is gone"),
+        (1, FAILS, Result.SYSTEM_ERROR, "part(0)): stand-in: the device is on fire"),
+        (3, HANGS, Result.TIMEOUT, "timed out after 2 s"),
+        (1, NEVER, Result.TIMEOUT, "timed out after 2 s"),
+    ],
+    ids=["border", "inside", "fails", "hangs", "never"],
+)
+def test_every_rank_is_told(
+    stand_in: Path, victim: int, how: int, result: Result, text: str
+) -> None:
+    silent = [victim] if how == DIES else []
+    found = start(4, sums, stand_in, victim, how, environment=STANDARD).outcomes(silent=silent)
+    for rank in set(range(4)) - set(silent):
+        lost = found[rank]
+        assert isinstance(lost, Lost) and lost.result is result, lost
+        assert text in lost.text and "step " in lost.text, lost.text
+        assert lost.seconds < DEADLINE + 2, lost
+
+
+def other_job(c: Communicator) -> str:
+    """Loads another job at one rank, and then the same at all."""
+    job = hetccl(PAIR, OpType.ALLREDUCE)
+    with pytest.raises(CommunicatorError) as caught:
+        c.load(job, micro_batches=[(0, 1 + c.rank)])
+    with pytest.raises(CommunicatorError) as none:
+        c.load(hetccl(V2, OpType.ALLREDUCE), vendor="nobody" if c.rank == 1 else "own")
+    assert "rank 1 cannot run the job: there is no vendor nobody" in none.value.text
+    c.load(job)
+    x = c.empty(5)
+    x[:] = 1 + c.rank
+    c.all_reduce(x)
+    assert x.tolist() == [3] * 5 and c.error is Result.SUCCESS
+    return caught.value.text
+
+
+PAIR = vendor_clusters([("a", [0], [0], [1]), ("b", [1], [1], [1])])
+V2 = vendor_clusters([("a", [0, 1], [0, 1], [1, 1])])
+
+
+def test_what_ranks_load_differs() -> None:
+    assert set(run(2, other_job)) == {"rank 1 loads another job than rank 0"}
