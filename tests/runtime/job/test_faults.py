@@ -86,7 +86,7 @@ def sums(c: Communicator, file: Path, victim: int, how: int) -> Lost:
     [
         (0, DIES, Result.REMOTE_ERROR, "rank 0 is gone"),
         (1, DIES, Result.REMOTE_ERROR, "rank 1 is gone"),
-        (1, FAILS, Result.SYSTEM_ERROR, "part(0)): stand-in: the device is on fire"),
+        (1, FAILS, Result.SYSTEM_ERROR, "part(1)): stand-in: the device is on fire"),
         (3, HANGS, Result.TIMEOUT, "timed out after 2 s"),
         (1, NEVER, Result.TIMEOUT, "timed out after 2 s"),
     ],
