@@ -12,7 +12,7 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, VendorClusters
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.passes.jobs import clusters
-from tests.runtime.job.lanes import World
+from tests.job.lanes import World
 
 Term = tuple[tuple[int, int], ...]  # inputs that are in a value: (rank, element), each once
 
