@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, VendorClusters
 from hccc.synth.builtin.hetccl import OPS, hetccl
-from tests.passes.jobs import clusters
 from tests.job.lanes import World
+from tests.passes.jobs import clusters
 
 Term = tuple[tuple[int, int], ...]  # inputs that are in a value: (rank, element), each once
 
