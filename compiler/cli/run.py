@@ -99,7 +99,7 @@ from hccc.ir.op_type import SKEWED
     type=RanksOfVendors(),
     default=(),
     metavar="NAME:N,...",
-    help="Of a job: whose libraries serve the ranks, in a row, as mpich:4,own:2.",
+    help="Libraries of a job's ranks, as mpich:4,own:2.",
 )
 @click.option(
     "--network",
@@ -136,9 +136,8 @@ def run(
     """Run all ranks of ALGO (program, plan, MSCCL XML, directory of kernels, or job) on real data.
 
     Prints the table of nccl-tests, for several plans with the plan that each row is of. Without
-    --cluster programs are compiled for this host. A job's ranks have a process each; without
-    --cluster its text is over the vendor clusters of --vendors. Exits with 1 if any element is
-    wrong.
+    --cluster programs are compiled for this host. A job is over the vendor clusters of
+    --cluster or --vendors. Exits with 1 if any element is wrong.
     """
     _check_files(algorithm, file, options["trace"])
     from hccc.cli import jobs
