@@ -133,7 +133,7 @@ def run(
     root: int | None,
     **options: Any,
 ) -> None:
-    """Run all ranks of ALGO (program, plan, MSCCL XML, directory of kernels, or job) on real data.
+    """Run all ranks of ALGO (program, plan, XML, kernels, or job) on real data.
 
     Prints the table of nccl-tests, for several plans with the plan that each row is of. Without
     --cluster programs are compiled for this host. A job is over the vendor clusters of
