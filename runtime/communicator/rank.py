@@ -178,9 +178,8 @@ class CommunicatorRank:
         `oneccl`, `own` ...), else HCCC_VENDOR's, else `own`; file: of that library; micro_batches:
         how many, of calls of so many bytes or more.
 
-        Raises UserError E41x where it cannot be built, E473 where there is none, or for a job in memory
-        of a GPU;
-        CommunicatorError at every rank where one cannot load the job.
+        Raises UserError E41x where it cannot be built, E473 where there is none, or for a job in
+        memory of a GPU; CommunicatorError at every rank where one cannot load the job.
         """
         if isinstance(path, Job):
             if self.platform != "cpu":

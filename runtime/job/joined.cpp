@@ -96,8 +96,8 @@ Joined joined(hcccComm_t comm, const hccc_job_given &given) {
   Joined made;
   constexpr uint32_t reducing = 1u << HCCC_VENDOR_ALL_REDUCE | 1u << HCCC_VENDOR_REDUCE | 1u << HCCC_VENDOR_REDUCE_SCATTER;
   made.reduces = given.calls & reducing;
-  std::string why;
-  made.vendor = loaded(given, why);
+  std::string why = given.failed;
+  if (why.empty()) made.vendor = loaded(given, why);
   put(own.vendor, given.vendor);
   const int first = given.members[0];
   const bool is_first = comm->of.rank() == first, several = given.n_members > 1;

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from hccc.base.diagnostics import fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.ir.collective import OpType
 from hccc.ir.job import Job, JobOp, check, lines
 from hccc.runtime.c_library import text_of
@@ -21,6 +21,7 @@ from hccc.runtime.communicator.errors import CommunicatorError, Result
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.job.schedule import JobSchedule, schedule
 from hccc.runtime.layout import DTYPES
+from hccc.runtime.vendor.files import library_file
 
 OWN = "own"
 _KEPT = 64  # schedules
@@ -58,6 +59,7 @@ class _Given(ctypes.Structure):
         ("table", ctypes.c_void_p),
         ("vendor", ctypes.c_char_p),
         ("library", ctypes.c_char_p),
+        ("failed", ctypes.c_char_p),
         ("members", ctypes.POINTER(ctypes.c_int32)),
         ("n_members", ctypes.c_int32),
         ("calls", ctypes.c_uint32),
@@ -119,11 +121,16 @@ class LoadedJob:
         for op in set(job.steps["op"].tolist()):
             calls |= _CALLS[JobOp(op)]
         vendor = vendor or os.environ.get("HCCC_VENDOR") or OWN
-        file = file or os.environ.get("HCCC_VENDOR_LIBRARY") or _found(vendor)
+        failed = ""
+        try:
+            file = library_file(vendor, file) if len(members) > 1 else None
+        except (CommunicatorError, UserError) as error:
+            failed = str(error)  # told to all ranks
         given = _Given(
             table,
             vendor.encode(),
             os.fsencode(file) if file else None,
+            failed.encode(),
             (ctypes.c_int32 * len(members))(*members),
             len(members),
             calls,
@@ -193,13 +200,6 @@ class LoadedJob:
                 self._schedules.popitem(last=False)
         self._schedules.move_to_end(key)
         return found
-
-
-def _found(vendor: str) -> Path | None:
-    """Finds a vendor's library in the packages of this environment."""
-    from hccc.runtime.vendor.engines import find  # which imports communicators
-
-    return find(vendor)
 
 
 def _bound(made: JobSchedule, job: Job) -> _Bound:

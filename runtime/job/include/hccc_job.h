@@ -66,6 +66,7 @@ typedef struct hccc_job hccc_job;
 typedef struct hccc_job_given {
   const hccc_vendor *table;
   const char *vendor, *library; /* as of hccc_vendor_load */
+  const char *failed;           /* why this rank cannot; "": it can */
   const int32_t *members;
   int32_t n_members;
   uint32_t calls;
