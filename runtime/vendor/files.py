@@ -24,8 +24,11 @@ _PACKAGES = {"nccl": "nvidia/nccl/lib"}  # in site-packages; others are in the e
 
 
 def library_file(vendor: str, file: Path | str | None = None) -> Path | str | None:
-    """Returns the file that is loaded for a vendor: `file`, else what HCCC_VENDOR_LIBRARY names, else
-    a package's; None: the system's loader is asked. oneCCL's is built, unless it was."""
+    """Returns the file that is loaded for a vendor; None: the system's loader is asked.
+
+    It is `file`, else what HCCC_VENDOR_LIBRARY names, else a package's. oneCCL's is built, unless
+    it was.
+    """
     named = file or os.environ.get("HCCC_VENDOR_LIBRARY") or find(vendor)
     if vendor == "oneccl" and (not named or Path(named).name.startswith("libccl.")):
         return shim(Path(named or FILES[vendor]))
