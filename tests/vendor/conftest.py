@@ -44,6 +44,8 @@ def _install(place: Path, steps: list[str]) -> None:
         if ended.returncode:
             last = (ended.stderr.strip() or "pip failed").splitlines()[-1]
             pytest.skip(f"{step} cannot be installed: {last}")
+    for archive in place.rglob("*.a"):  # hundreds of MB that nobody links
+        archive.unlink()
     (place / "whole").touch()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,59 @@ def test_a_rank_that_is_gone_ends_a_call(
         else:
             assert result == Result.TIMEOUT or "gave up" in text or "is gone" in text
             assert "AllReduce of 5 float32, sum" in text
+
+
+def _fails(c: Communicator, file: str, id: bytes) -> Any:
+    """Returns what a rank is told of its second AllReduce, and of the one after it."""
+    comm = load("nccl", file).join(id, c.n_ranks, c.rank, timeout=20)
+    x = np.ones(5, "float32")
+    comm.all_reduce(x)
+    told = []
+    for _ in range(2):
+        try:
+            comm.all_reduce(x)
+        except CommunicatorError as error:
+            told.append((error.result, error.text))
+            if len(told) == 1:
+                assert comm.error == error.result
+                comm.abort()  # as ranks do, so that others leave the call
+    comm.destroy()
+    return told
+
+
+def test_an_error_of_a_library_is_told_by_its_name(stand_in: str) -> None:
+    """The library's own text comes along, and the communicator is lost."""
+    fails = {1: {"STAND_IN_FAILS": "2"}}
+    found = world.run(2, _fails, stand_in, unique_id(), of_rank=lambda r: fails.get(r, {}))
+    text = "NCCL 2.28.3: the stand-in failed: as STAND_IN_FAILS asks"
+    assert found[1][0] == (Result.SYSTEM_ERROR, text)
+    assert found[1][1] == (Result.SYSTEM_ERROR, f"the communicator is lost: {text}")
+    assert found[0][0][0] == Result.REMOTE_ERROR
+    assert found[0][1][1].startswith("the communicator is lost: NCCL 2.28.3: ")
+
+
+def _aborted(c: Communicator, file: str, id: bytes) -> Any:
+    comm = load("mpich", file).join(id, c.n_ranks, c.rank, timeout=20)
+    if c.rank:
+        time.sleep(1.5)
+        comm.destroy()
+        return None
+    threading.Timer(0.3, comm.abort).start()
+    started = time.monotonic()
+    try:
+        comm.recv(np.zeros(5, "float32"), 1)
+    except CommunicatorError as error:
+        comm.destroy()
+        return error.result, error.text, time.monotonic() - started
+    return None
+
+
+@pytest.mark.slow
+def test_an_abort_ends_a_call_of_another_thread(mpich: str) -> None:
+    """MPI's own call would wait for ever."""
+    result, text, took = world.run(2, _aborted, mpich, unique_id())[0]
+    assert (result, text) == (Result.ABORTED, "Recv of 5 float32: the communicator was aborted")
+    assert 0.2 < took < 1.4
 
 
 def _errors_of_loading(file: str) -> str:
