@@ -76,9 +76,10 @@ VendorCalls::Key VendorCalls::key_of(const Wanted &wanted) const {
 
 bool VendorCalls::takes(const Wanted &wanted, bool has_own, const Gather &gather) {
   const int what = call_of_collective(wanted.collective);
-  if (what < 0 || wanted.blocks || wanted.op >= hcccPreMulSum || n_ranks_ == 1 || !wanted.count) return false;
+  if (what < 0 || wanted.blocks || wanted.op >= hcccPreMulSum) return false;
   if (!table_->can(what, static_cast<hcccDataType_t>(wanted.type), static_cast<hcccRedOp_t>(wanted.op))) return false;
   if (!has_own) return true;
+  if (n_ranks_ == 1 || !wanted.count) return false;
   const Key key = key_of(wanted);
   Class &one = classes_[key];
   if (!one.decided && one.made == 2 * EACH) decide(key, one, gather);
