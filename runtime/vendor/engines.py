@@ -41,7 +41,7 @@ class Flag(IntFlag):
     ONE_WORLD = 4
 
 
-class Call(IntEnum):
+class VendorCall(IntEnum):
     """HCCC_VENDOR_ALL_REDUCE and so on: the calls that `can` asks about."""
 
     ALL_REDUCE = 0
@@ -101,7 +101,7 @@ _FUNCTION_OF = {
 }
 
 
-class _Table(ctypes.Structure):
+class _VendorTable(ctypes.Structure):
     """hccc_vendor."""
 
     _fields_ = (
@@ -115,20 +115,21 @@ class _Table(ctypes.Structure):
     )
 
 
-def load(vendor: str, file: Path | str | None = None) -> Engine:
-    """Loads a vendor's library: `file`, else what HCCC_VENDOR_LIBRARY names, else a package's, else
-    the system's. A process loads one. Raises CommunicatorError where there is none, or where it is
-    not what its name says."""
+def load(vendor: str, file: Path | str | None = None) -> VendorEngine:
+    """Loads a vendor's library, of `library_file`; a process loads one.
+
+    Raises CommunicatorError where there is none, or another library than its name says.
+    """
     named = library_file(vendor, file)
-    table = ctypes.POINTER(_Table)()
+    table = ctypes.POINTER(_VendorTable)()
     path = os.fsencode(named) if named else None
     result = library().call("_vendor_load", vendor.encode(), path, ctypes.byref(table))
     if result:
         raise CommunicatorError(Result(result), text_of(library().call("_vendor_error")))
-    return Engine(table.contents)
+    return VendorEngine(table.contents)
 
 
-class Engine:
+class VendorEngine:
     """A vendor's library."""
 
     def __init__(self, table: Any) -> None:
@@ -138,9 +139,9 @@ class Engine:
         self.noted: list[object] | None = None  # buffers of an open group's messages
 
     def __repr__(self) -> str:
-        return f"Engine({self.name!r}, {self.library!r})"
+        return f"VendorEngine({self.name!r}, {self.library!r})"
 
-    def can(self, call: Call, dtype: str, op: str = "sum") -> bool:
+    def can(self, call: VendorCall, dtype: str, op: str = "sum") -> bool:
         """Returns whether a call does a type and a reduction."""
         return bool(self._table.can(call, number_of_dtype(dtype), reduction_of(op)))
 
@@ -150,11 +151,11 @@ class Engine:
         self.call("unique_id", made)
         return made.raw
 
-    def join(self, id: bytes, n_ranks: int, rank: int, timeout: float) -> EngineCommunicator:
+    def join(self, id: bytes, n_ranks: int, rank: int, timeout: float) -> VendorCommunicator:
         """Joins the other ranks. timeout: seconds of this and of every call, 0 without a limit."""
         made = ctypes.c_void_p()
         self.call("init_rank", ctypes.byref(made), n_ranks, id, rank, timeout)
-        return EngineCommunicator(self, made)
+        return VendorCommunicator(self, made)
 
     @contextmanager
     def group(self) -> Iterator[None]:
@@ -178,20 +179,20 @@ class Engine:
             raise CommunicatorError(Result(result), text_of(self._table.last_error()))
 
 
-class EngineCommunicator(Collectives):
+class VendorCommunicator(Collectives):
     """One rank of a vendor's communicator: `Communicator`'s calls, and its errors."""
 
-    def __init__(self, engine: Engine, handle: ctypes.c_void_p) -> None:
+    def __init__(self, engine: VendorEngine, handle: ctypes.c_void_p) -> None:
         self.engine, self.platform = engine, "cpu"
         self._handle: ctypes.c_void_p | None = handle
         self.n_ranks, self.rank = self._ask("count"), self._ask("user_rank")
 
-    def split(self, color: int | None, key: int = 0) -> EngineCommunicator | None:
+    def split(self, color: int | None, key: int = 0) -> VendorCommunicator | None:
         """Makes a communicator of the ranks of one color, in the order of keys, then ranks. All
         ranks call it; color None gets none."""
         made, number = ctypes.c_void_p(), -1 if color is None else color
         self.engine.call("split", self._handle, number, key, ctypes.byref(made))
-        return EngineCommunicator(self.engine, made) if made else None
+        return VendorCommunicator(self.engine, made) if made else None
 
     def send(self, buffer: Any, peer: int, stream: Stream | int | None = None) -> None:
         """Sends an array to another rank, which receives as many elements."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
-from hccc.runtime.vendor.engines import Call, Engine, EngineCommunicator, load
+from hccc.runtime.vendor.engines import VendorCall, VendorCommunicator, VendorEngine, load
 
 COUNTS = (0, 1, 7, 1_031)
 OPS: dict[str, Callable[..., Any]] = {
@@ -46,7 +46,7 @@ def check(communicator: Communicator, vendor: str, file: str | None, id: bytes, 
 class Checked:
     """The calls of one rank, and what was wrong with them."""
 
-    def __init__(self, engine: Engine, comm: EngineCommunicator) -> None:
+    def __init__(self, engine: VendorEngine, comm: VendorCommunicator) -> None:
         self.engine, self.comm = engine, comm
         self.n, self.rank = comm.n_ranks, comm.rank
         self.made = 0
@@ -64,7 +64,7 @@ class Checked:
             for count in counts:
                 self.moves(dtype, count)
                 for op in ops:
-                    if self.engine.can(Call.ALL_REDUCE, dtype, op):
+                    if self.engine.can(VendorCall.ALL_REDUCE, dtype, op):
                         self.reductions(dtype, count, op)
 
     def _inputs(self, n: int, dtype: str) -> list[Array]:
@@ -197,7 +197,7 @@ class Checked:
                 if error.result != result:
                     self.wrong.append(f"{what}: {error.result.name}, {error.text}")
         for dtype in ("float16", "float8e4m3", "complex64"):
-            if not self.engine.can(Call.ALL_REDUCE, dtype, "sum"):
+            if not self.engine.can(VendorCall.ALL_REDUCE, dtype, "sum"):
                 self._refused_type(dtype)
         self.made += 1
         if self.comm.error != Result.SUCCESS:

@@ -51,19 +51,19 @@ def _install(place: Path, steps: list[str]) -> None:
 
 @pytest.fixture(scope="session")
 def mpich() -> str:
-    """The library of MPICH."""
+    """Installs MPICH."""
     return installed("mpich")
 
 
 @pytest.fixture(scope="session")
 def oneccl() -> str:
-    """The library of oneCCL for CPUs."""
+    """Installs oneCCL for CPUs."""
     return installed("oneccl")
 
 
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A library with NCCL's names that works on memory of the host, compiled once."""
+    """Compiles a library with NCCL's names that works on memory of the host."""
     made = tmp_path_factory.mktemp("nccl") / "libnccl.so.2"
     source = Path(__file__).parent / "stand_in.c"
     words = ["gcc", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", str(source)]

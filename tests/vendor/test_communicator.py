@@ -104,7 +104,7 @@ def test_ranks_ask_for_one_vendor() -> None:
 
 
 def test_a_vendor_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
-    """The error says what was asked for, and by what."""
+    """The error has the variable and the file."""
     file = str(tmp_path / "libmpi_abi.so.1")
     found = world.run(2, _nothing, environment=_environment(file))
     assert all("HCCC_VENDOR=mpich: " in one.text and file in one.text for one in found)
