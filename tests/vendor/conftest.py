@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from hccc.base.building.places import user_directory
+from tests.communicator.conftest import library, sums
+
+__all__ = ["library", "sums"]  # fixtures
 
 # In this order: oneccl brings a library of GPUs, and oneccl-cpu puts the CPU's in its place.
 PACKAGES = {
