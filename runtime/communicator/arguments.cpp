@@ -126,4 +126,11 @@ Called called_of(const Wanted &wanted, const hccc_library &library, bool in_plac
   return made;
 }
 
+Called called_of(const char *name, size_t count, uint64_t number) {
+  Called made;
+  made.number = number, made.count = static_cast<int64_t>(count), made.type = -1;
+  strncpy(made.collective, name, sizeof made.collective - 1);
+  return made;
+}
+
 }  // namespace hccc

@@ -26,5 +26,7 @@ void check_message(const Message &message, int n_ranks);
 // Describe a call to other ranks; without a library: one that has none yet.
 Called called_of(const Wanted &wanted, uint64_t number);
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number);
+// The same of what is no collective: a load, a split.
+Called called_of(const char *name, size_t count, uint64_t number);
 
 }  // namespace hccc

@@ -255,10 +255,32 @@ void Communicator::check_not_lost(const Wanted &wanted) const {
   throw Error(code, failure_.text() + "; in " + description(called) + ", at its beginning");
 }
 
+// Runs what ranks do together: where it is refused, at all. Throws Error.
+template <class Body>
+void Communicator::refusable(double timeout_s, const Body &body) {
+  check_not_refused(timeout_s);
+  Touching touching(touching_);
+  while (failure_.refused() || failure_.has_refusal()) {
+    touching.set(false);
+    tell_refusal(timeout_s);
+    touching.set(true);
+  }
+  try {
+    body();
+  } catch (const Error &) {
+    if (!failure_.refused()) throw;
+    touching.set(false);
+    tell_refusal(timeout_s);
+    throw RefusedCall("ranks have made calls that differ");  // another thread has asked for the text
+  }
+}
+
 void Communicator::load(const std::string &path, double timeout_s) {
   std::lock_guard<std::shared_mutex> lock(calling_);
-  check_not_refused(timeout_s);
-  load(path, false, timeout_s);
+  refusable(timeout_s, [&] {
+    meet(called_of("hcccCommLoad", 0, next_number()), timeout_s);
+    load(path, false, timeout_s);
+  });
 }
 
 void Communicator::load(const std::string &path, bool standard, double timeout_s) {
@@ -296,9 +318,8 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
     Loaded &one = all[static_cast<size_t>(r)];
     one.name[sizeof one.name - 1] = '\0';
     if (one.code) throw Error(hcccRemoteError, text_of("rank %d cannot load its library", r));
-    if (one.digest != own.digest)
-      throw Error(hcccInvalidUsage, text_of("rank %d loads another library (%s) than rank %d (%s)", r,
-                                            one.name, rank_, own.name));
+    if (one.digest != all[0].digest)
+      throw Error(hcccInvalidUsage, text_of("rank %d loads another library (%s) than rank 0 (%s)", r, one.name, all[0].name));
     library->keep(one.built);
   }
   HCCC_LOG(INFO, INIT, rank_, "%s: %s, %d plan%s, from %s", own.name, library->description().collective,
@@ -345,22 +366,27 @@ hcccCan_t Communicator::can(const Wanted &wanted) const {
   return standard(wanted).places() ? hcccCanLoad : hcccCanMake;
 }
 
-// Returns when all ranks make a call without a library. Throws Error where some rank has one for its call,
-// or another call.
-void Communicator::meet_without_library(const Wanted &wanted, double timeout_s) {
-  Called called = called_of(wanted, next_number());
-  called.signature = mixed(called.number, 0);
+// Returns when all ranks make a call that runs no kernel: it loads or splits, or has no library yet. Throws
+// Error where some rank makes another.
+void Communicator::meet(Called called, double timeout_s) {
+  const bool collective = called.type >= 0;  // those that have no library yet compare what they want later
+  const uint64_t what = collective ? 0 : static_cast<uint64_t>(op_of_own(called.collective)) + static_cast<uint64_t>(called.count);
+  called.signature = mixed(called.number, what);
   timeout_ = timeout_s;
   publish(called);
-  const Running running(*monitor_, called.number, timeout_s);
-  if (!network_) {
+  Running running(*monitor_, called.number, timeout_s);
+  running.launched = gpu_ != nullptr;  // earlier launches may go on: watch() notices their end
+  if (!network_ && !gpu_) {
     agree(nullptr, called, nullptr);
     return;
   }
+  const Telling telling(telling_);
+  const unsigned long long start = hccc_clock();
   monitor_->show(called);
   while (!monitor_->all_call(called)) {
     if (failure_.refused()) throw Error(hcccInvalidUsage, "");
     check_not_lost();
+    if (gpu_ && timeout_s > 0 && static_cast<double>(hccc_clock() - start) > timeout_s * 1e9) fail_late(called);
     usleep(REFUSED_US);
   }
 }
@@ -376,7 +402,7 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
     char text[496];
   };
   const StandardLibrary library = standard(wanted);
-  meet_without_library(wanted, timeout_s);
+  meet(called_of(wanted, next_number()), timeout_s);
   std::vector<Asked> all(static_cast<size_t>(n_ranks_));
   Asked &own = all[static_cast<size_t>(rank_)];
   const auto share = [&](double seconds) {
@@ -410,12 +436,13 @@ void Communicator::provide(const Wanted &wanted, double timeout_s) {
   load(library.file(packaged ? StandardLibrary::PACKAGE : StandardLibrary::CACHE), true, timeout_s);
 }
 
-void Communicator::allgather(void *data, size_t bytes_each, double timeout_s) {
+void Communicator::allgather(const char *what, void *data, size_t bytes_each, double timeout_s) {
   std::lock_guard<std::shared_mutex> lock(calling_);
-  check_not_refused(timeout_s);
-  hccc_bootstrap_error error{};
-  if (hccc_bootstrap_allgather(bootstrap_.get(), data, bytes_each, timeout_s, &error))
-    fail_as(error);
+  refusable(timeout_s, [&] {
+    if (what) meet(called_of(what, bytes_each, next_number()), timeout_s);
+    hccc_bootstrap_error error{};
+    if (hccc_bootstrap_allgather(bootstrap_.get(), data, bytes_each, timeout_s, &error)) fail_as(error);
+  });
 }
 
 // Checks that ranks share memory where a library needs it.
@@ -527,21 +554,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
   check_not_lost(wanted);
-  check_not_refused(settings.timeout_s);
-  Touching touching(touching_);
-  while (failure_.refused() || failure_.has_refusal()) {
-    touching.set(false);
-    tell_refusal(settings.timeout_s);
-    touching.set(true);
-  }
-  try {
-    make(wanted, settings);
-  } catch (const Error &) {
-    if (!failure_.refused()) throw;
-    touching.set(false);
-    tell_refusal(settings.timeout_s);
-    throw RefusedCall("ranks have made calls that differ");  // another thread has asked for the text
-  }
+  refusable(settings.timeout_s, [&] { make(wanted, settings); });
 }
 
 // Makes a call, by hccc or by the vendor's library. Throws Error, also where it is refused.

@@ -65,8 +65,9 @@ class Communicator {
   void complete(Exchange &exchange);
   // Returns the name of the library of the last collective; "": there was none.
   const char *last_library() const { return last_library_.load(std::memory_order_relaxed); }
-  // Gathers bytes of all ranks, as hccc_bootstrap_allgather. Throws Error.
-  void allgather(void *data, size_t bytes_each, double timeout_s);
+  // Gathers bytes of all ranks, as hccc_bootstrap_allgather. what: the call; null: it has begun. Throws
+  // Error.
+  void allgather(const char *what, void *data, size_t bytes_each, double timeout_s);
   // Ends the communicator with a failure, here and at all ranks, unless it has one.
   void abort(hcccResult_t code, const std::string &text);
   // Has a call that was refused be told once to who asks how the communicator is.
@@ -143,7 +144,9 @@ class Communicator {
   bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
   void give_scratch();
   void publish(const Called &called);
-  void meet_without_library(const Wanted &wanted, double timeout_s);
+  template <class Body>
+  void refusable(double timeout_s, const Body &body);
+  void meet(Called called, double timeout_s);
   bool reaches(const char *at, size_t bytes) const;
   void check_allocated(const char *at, size_t bytes) const;
   Prepared prepare(const Wanted &wanted, const Settings &settings) const;

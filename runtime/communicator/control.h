@@ -14,7 +14,7 @@ struct Called {
   uint64_t number = 0;     // from 1; 0: no call yet
   uint64_t signature = 0;  // of all arguments that ranks must agree on
   int64_t count = 0;       // -1: each block has its own
-  int32_t type = 0, op = 0, root = -1, in_place = 0;
+  int32_t type = 0, op = 0, root = -1, in_place = 0;  // type -1: no collective; a load, a split
   char collective[24] = {};
   char library[40] = {};
 };

@@ -130,6 +130,7 @@ std::string description(const hccc_fault &fault) {
 
 std::string description(const Called &called) {
   if (!called.number) return "nothing yet";
+  if (called.type < 0) return text_of("%s, call %" PRIu64, called.collective, called.number);
   const char *type = name_of_type(called.type), *op = name_of_op(called.op);
   const std::string count = called.count < 0 ? "" : text_of("%" PRId64 " ", called.count);
   std::string text = text_of("%s of %s%s", called.collective, count.c_str(), type ? type : "?");

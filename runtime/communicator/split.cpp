@@ -26,8 +26,9 @@ std::vector<int> ranks_of(const std::vector<Asked> &all, int color) {
   return ranks;
 }
 
-void exchange(Communicator &of, std::vector<Asked> &all, const TimeLeft &left) {
-  of.allgather(all.data(), sizeof(Asked), left.seconds());
+// what: the call; null: it has begun.
+void exchange(Communicator &of, const char *what, std::vector<Asked> &all, const TimeLeft &left) {
+  of.allgather(what, all.data(), sizeof(Asked), left.seconds());
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r].code)
       throw Error(static_cast<int>(r) == of.rank() ? static_cast<hcccResult_t>(all[r].code) : hcccRemoteError,
@@ -40,12 +41,12 @@ hcccComm_t split(Communicator &of, int color, int key, const Device &device, con
   Asked &own = all[static_cast<size_t>(of.rank())];
   own.color = color, own.key = key;
   own.code = color >= 0 || color == HCCC_SPLIT_NOCOLOR ? hcccSuccess : hcccInvalidArgument;
-  exchange(of, all, left);
+  exchange(of, "hcccCommSplit", all, left);
   const std::vector<int> ranks = ranks_of(all, color);
   const bool first = color >= 0 && ranks.front() == of.rank();
   hccc_bootstrap_error error{};
   if (first && hccc_bootstrap_unique_id(&own.id, &error)) own.code = hcccSystemError;
-  exchange(of, all, left);
+  exchange(of, nullptr, all, left);
   if (color < 0) return nullptr;
   const auto at = std::find(ranks.begin(), ranks.end(), of.rank()) - ranks.begin();
   return hcccComm::on(device, all[static_cast<size_t>(ranks.front())].id, static_cast<int>(ranks.size()),
@@ -77,7 +78,7 @@ HCCC_API hcccResult_t hcccCommGatherBytes(hcccComm_t comm, void *data, size_t by
     hccc::check(comm);
     hccc::check(data, "data");
     hccc::in_turn(comm, [=](const hccc::Settings &settings) {
-      comm->of.allgather(data, bytes_each, settings.timeout_s);
+      comm->of.allgather("hcccCommGatherBytes", data, bytes_each, settings.timeout_s);
     });
   });
 }

@@ -319,5 +319,5 @@ def test_what_is_done_can_be_read(sums: Path, tmp_path: Path) -> None:
     texts = [path.read_text() for path in tmp_path.iterdir()]
     assert len(texts) == 3
     for text in texts:
-        assert f"HCCC INFO Allreduce of {2 * COUNT} int32 (sum) in place by mesh, call 1" in text
+        assert f"HCCC INFO Allreduce of {2 * COUNT} int32 (sum) in place by mesh, call 2" in text
         assert "buffers are not of hcccMemAlloc" in text and "ranks, " not in text

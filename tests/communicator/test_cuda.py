@@ -22,6 +22,7 @@ from hccc.runtime.device.device_layer import library as device_library
 from hccc.runtime.device.device_layer import use
 from tests.communicator import cuda
 from tests.communicator.test_calls import COUNT, pattern
+from tests.communicator.test_refusals import SAID, WRONGS, told
 from tests.communicator.test_uneven import collective, images, random_tables, rows
 from tests.communicator.world import Lost, alone, run, start
 from tests.emit import plans
@@ -362,6 +363,48 @@ def test_another_call_at_one_rank_costs_nothing(
         found[0], ("of 100 int32", "Alltoallv of int32", "of 100 int32"), strict=True
     ):
         assert said in text and f"Allreduce of {COUNT} int32 (sum) in place" in text, text
+
+
+def different_on_gpus(communicator: Communicator, place: Path) -> list[str]:
+    """The same of launches, which return before their ranks are told."""
+    rank, texts = CudaRank(communicator, place), []
+    c, stream = rank.c, rank.stream()
+    x = rank.empty(COUNT)
+
+    def act(name: str) -> None:
+        if name == "load":
+            c.load(place)
+        elif name == "split":
+            c.split(0)
+        else:
+            rank.all_reduce(x, x, stream)
+            until = time.monotonic() + 5
+            while c.error is Result.SUCCESS and time.monotonic() < until:
+                time.sleep(0.001)
+            c.check()
+
+    for turn, (one, other) in enumerate(WRONGS):
+        name = one if c.rank == turn % c.n_ranks else other
+        texts.append(told(lambda: act(name)))  # noqa: B023
+        for _ in range(2):
+            rank.wait(stream)
+            x[:] = c.rank + turn
+            rank.all_reduce(x, x, stream)
+            rank.wait(stream)
+            assert (x == 3 + 3 * turn).all()
+            c.load(place)
+        assert c.error is Result.SUCCESS
+    return texts
+
+
+@pytest.mark.parametrize("has", ["vmm descriptor", ""])
+def test_a_rank_that_loads_or_splits_on_a_gpu(runtime: Path, sums: Path, has: str) -> None:
+    environment = cuda.environment(runtime, has)
+    found = start(3, different_on_gpus, sums, environment=environment).outcomes()
+    for rank, texts in found.items():
+        for turn, (text, wrong) in enumerate(zip(texts, WRONGS, strict=True)):
+            assert f"rank {turn % 3} {SAID[wrong[0]]}" in text, (rank, text)
+            assert SAID[wrong[1]] in text, (rank, text)
 
 
 def one_call(communicator: Communicator, place: Path) -> bool:

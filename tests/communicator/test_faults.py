@@ -119,8 +119,8 @@ def test_every_rank_is_told(sums: Path, how: str) -> None:
         assert isinstance(lost, Lost)
         assert lost.result is WRONGS[how][1] and WRONGS[how][2] in lost.text, lost.text
         # Others may notice a death before they make the call, or in the one before.
-        early = how in {"abort", *SILENT} and f"call {BEFORE}" in lost.text
-        assert f"call {BEFORE + 1}" in lost.text or early, lost.text
+        early = how in {"abort", *SILENT} and f"call {BEFORE + 1}" in lost.text
+        assert f"call {BEFORE + 2}" in lost.text or early, lost.text
         assert lost.seconds < 4
 
 

@@ -231,7 +231,7 @@ DIFFER = {
 @pytest.mark.parametrize("name", [FIRST, *map(slow, OTHERS)])
 def test_lengths_that_differ_are_one_error_with_both_ends(uneven: Uneven, name: str) -> None:
     texts = run(RANKS, differing, uneven(name), name)
-    assert len(set(texts)) == 1 and texts[0].endswith(f", call 1: {DIFFER[name]}"), texts
+    assert len(set(texts)) == 1 and texts[0].endswith(f", call 2: {DIFFER[name]}"), texts
 
 
 def joined(c: Communicator, send: Any, receive: Any, first: int, shared: bool) -> tuple[Any, Any]:
