@@ -133,4 +133,10 @@ Called called_of(const char *name, size_t count, uint64_t number) {
   return made;
 }
 
+Called called_of(const Message &message, uint64_t number) {
+  Called made = called_of(message.sends ? SEND : RECEIVE, message.count, number);
+  made.type = message.type, made.root = message.peer, made.op = message.tag;
+  return made;
+}
+
 }  // namespace hccc

@@ -28,5 +28,6 @@ Called called_of(const Wanted &wanted, uint64_t number);
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number);
 // The same of what is no collective: a load, a split.
 Called called_of(const char *name, size_t count, uint64_t number);
+Called called_of(const Message &message, uint64_t number);
 
 }  // namespace hccc

@@ -200,6 +200,12 @@ void Calls::exchange(std::unique_lock<std::mutex> &lock, const Place &place, con
 
 // Makes sends and receives whose turn it is. Calls that may begin now do so beside them.
 void Calls::make(Inside &inside, const Place &place, const Message *messages, size_t n) {
+  if (of_.is_to_be_told()) {
+    inside.begin();
+    of_.tell_refusal(place.settings.timeout_s);
+    inside.lock.lock(), inside.runs = false, --running_;
+    if (abandoned_) throw_lost();
+  }
   Exchange exchange{messages, n, place.settings.timeout_s};
   of_.begin(exchange);
   if (inside.number) begun_ = std::max(begun_, *inside.number + 1), moved_.notify_all();

@@ -189,11 +189,12 @@ void Communicator::set_up(const TimeLeft &left) {
   }
   monitor_ = std::make_unique<Monitor>(
       bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); },
-      Refusals::Steps{[this](AtRest &own, uint64_t number) { return rest(own, number); }, [this] { return reset_flags(); }});
+      Refusals::Steps{[this](AtRest &own, uint64_t number) { return rest(own, number); }, [this] { return reset_flags(); },
+                      [this](int rank, const Withdrawn &its) { if (messages_) messages_->drop_later(rank, its); }});
   if (!network_ && !host_->device_memory()) short_calls_ = std::make_unique<ShortCalls>(n_ranks_);
   if (!host_->device_memory())
     messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, network_ ? network_->transport() : nullptr,
-                                           rank_, oversubscribed_);
+                                           rank_, oversubscribed_, [this](int rank) { return is_ahead(rank); });
   if (DeviceMemory *memory = host_->device_memory())
     mapper_ = std::make_unique<Mapper>(*memory, [this](const Error &error) {
       abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
@@ -271,7 +272,7 @@ void Communicator::refusable(double timeout_s, const Body &body) {
     if (!failure_.refused()) throw;
     touching.set(false);
     tell_refusal(timeout_s);
-    throw RefusedCall("ranks have made calls that differ");  // another thread has asked for the text
+    throw RefusedCall(failure_.last_refusal());  // another thread has asked for the text
   }
 }
 
@@ -666,7 +667,9 @@ void Communicator::check_not_refused(double timeout_s) {
 void Communicator::tell_refusal(double timeout_s) {
   const unsigned long long start = hccc_clock();
   const uint64_t refusal = failure_.refusals() + 1;
-  while (failure_.refused() && !failure_.has_refusal()) {  // not the next one
+  std::optional<Running> running;
+  if (failure_.refused()) running.emplace(*monitor_, std::max(called_by(host_->control(rank_)).number, monitor_->refused()), timeout_s);
+  while (failure_.refused() && !failure_.has_refusal() && failure_.refusals() + 1 == refusal) {  // not the next one
     refused_here_.store(refusal, std::memory_order_release);
     check_not_lost();
     if (timeout_s > 0 && static_cast<double>(hccc_clock() - start) > timeout_s * 1e9)
@@ -674,6 +677,7 @@ void Communicator::tell_refusal(double timeout_s) {
                             monitor_->describe_late(called_by(host_->control(rank_))));
     usleep(REFUSED_US);
   }
+  if (messages_) messages_->drop_withdrawn();
   const std::string text = failure_.end_refusal();
   if (!text.empty()) throw RefusedCall(text);
 }
@@ -690,6 +694,7 @@ bool Communicator::rest(AtRest &own, uint64_t number) {
       if (first.number >= number) failure_.end_launches();
       return false;
     }
+    if (messages_ && messages_->busy()) return false;
     const bool here = refused_here_.load(std::memory_order_acquire) == failure_.refusals() + 1;
     if (!here && number_ < number) return check_coming(), false;
     if (network_ && !network_->idle(&own.sent, &own.received)) return false;
@@ -740,9 +745,6 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
   if (network_ || (gpu_ && !blocks)) return found;
   const Telling telling(telling_);
   const unsigned long long start = hccc_clock();
-  // What this rank has told two calls ago is read by ranks that have not told of the call after it.
-  const uint64_t unmet = failure_.refusals() + 1;
-  for (int r = 0; unmet_ == unmet && r < n_ranks_; ++r) offer_of(r, agreements_, start, called);
   const uint64_t turn = agreements_ = std::max(agreements_, monitor_->agreements()) + 1;
   Offer &own = host_->control(rank_).offers[turn % 2];
   store(own.called, called);
@@ -752,12 +754,14 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
   if (prepared && prepared->scratch && !found.inputs && !shares_) shares_ = host_->take_scratch();
   const uint64_t told = uint64_t{shares_} << 3 | uint64_t{found.reads} << 2 | uint64_t{found.inputs} << 1 | copied;
   own.turn.store(turn << 4 | told, std::memory_order_release);
-  unmet_ = unmet;
   for (int r = 0; r < n_ranks_; ++r) {
     const Offer &offer = offer_of(r, turn, start, called);
     const uint64_t there = offer.turn.load(std::memory_order_relaxed);
     const Called other = hccc::load(offer.called);
-    if (other.signature != called.signature) throw RefusedCall(difference(r, other, called));
+    if (other.signature != called.signature) {
+      monitor_->refuse(called.number);
+      throw Error(hcccInvalidUsage, "");
+    }
     found.copied |= there & 1, found.inputs &= there >> 1 & 1, found.reads &= there >> 2 & 1;
     found.out_of_place |= !other.in_place;
     host_->share_scratch(r, there >> 3 & 1);
@@ -766,7 +770,6 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
     const int64_t *its = host_->told_by(r, turn);
     std::copy(its, its + each, &found.told[each * static_cast<size_t>(r)]);
   }
-  unmet_ = 0;
   return found;
 }
 
@@ -819,11 +822,6 @@ bool Communicator::perform_short(const Prepared &prepared, const Agreed &agreed,
   if (prepared.buffers.receive)
     memcpy(prepared.buffers.receive, short_calls_->output(role(turn_)), prepared.buffers.receive_bytes);
   return true;
-}
-
-// Says what this rank and another call, at the same time.
-std::string Communicator::difference(int rank, const Called &other, const Called &called) const {
-  return text_of("rank %d calls ", rank) + description(other) + text_of("; rank %d calls ", rank_) + description(called);
 }
 
 void Communicator::perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream) {
@@ -921,11 +919,45 @@ void Communicator::begin(Exchange &exchange) {
   messages_->begin(exchange);
 }
 
+// Returns whether a rank waits in a call that this one comes to after its sends and receives.
+bool Communicator::is_ahead(int rank) const {
+  if (touching_.load(std::memory_order_acquire)) return false;  // these are a collective's
+  return is_to_be_told() || monitor_->ahead(rank, std::max(called_by(host_->control(rank_)).number, monitor_->settled()));
+}
+
+bool Communicator::is_to_be_told() const {
+  return failure_.has_refusal() || (failure_.refused() && called_by(host_->control(rank_)).number >= monitor_->refused());
+}
+
+// Refuses the next call of this rank, which is to it a send or receive that waits for a rank in another call.
+void Communicator::refuse(const Message &message, double timeout_s) {
+  std::optional<Running> running;
+  {
+    std::lock_guard<std::mutex> lock(refusing_);
+    monitor_->tell_withdrawn(messages_->take_withdrawn());
+    if (!is_to_be_told()) {
+      const Touching touching(touching_);
+      Called called = called_of(message, next_number());
+      called.signature = mixed(called.number, static_cast<uint64_t>(op_of_own(SEND)));  // of all messages
+      publish(called);
+      HCCC_LOG(INFO, COLL, rank_, "%s: a rank that it waits for is in another call", description(called).c_str());
+      running.emplace(*monitor_, called.number, timeout_s);
+      monitor_->refuse(called.number);
+    }
+    messages_->have_told_withdrawn();
+  }
+  tell_refusal(timeout_s);
+  throw RefusedCall(failure_.last_refusal());  // another thread has asked for the text
+}
+
 void Communicator::complete(Exchange &exchange) {
   std::shared_lock<std::shared_mutex> lock(calling_);
   const Asking asking(*monitor_, exchanging_, network_ != nullptr);
   try {
     messages_->complete(exchange, [&] { return monitor_->describe_silent(exchange.timeout_s); });
+    if (exchange.withdrawn) refuse(messages_->refused(), exchange.timeout_s);
+  } catch (const RefusedCall &) {
+    throw;
   } catch (const Error &error) {  // other ranks wait for this one; the text names both ends
     abort(error.code, error.what());
     messages_->cancel();

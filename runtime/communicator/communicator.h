@@ -59,6 +59,9 @@ class Communicator {
   Numbers numbers(const char *collective, const size_t *at, int n, void *stream) const;
   // Checks a send or receive. Throws Error.
   void check(const Message &message) const;
+  // Returns whether this rank has yet to be told of a refused call that it came to; tells it of that. Throws Error.
+  bool is_to_be_told() const;
+  void tell_refusal(double timeout_s);
   // Begins sends and receives, which go on together, in the order of these calls. Throws Error.
   void begin(Exchange &exchange);
   // Makes them; returns when this rank's part is done. Others may begin meanwhile. Throws Error.
@@ -132,8 +135,9 @@ class Communicator {
   void check_not_lost() const;
   void check_not_lost(const Wanted &wanted) const;
   void check_not_refused(double timeout_s);
-  void tell_refusal(double timeout_s);
   uint64_t next_number();
+  bool is_ahead(int rank) const;
+  [[noreturn]] void refuse(const Message &message, double timeout_s);
   bool rest(AtRest &own, uint64_t number);
   bool reset_flags();
   void check_coming();
@@ -180,7 +184,6 @@ class Communicator {
   void share_with_peers(const void *at, size_t bytes, const std::string &what, unsigned long long since);
   std::string describe_mapping() const;
   [[noreturn]] void fail(hcccResult_t code, const std::string &text);
-  std::string difference(int rank, const Called &other, const Called &called) const;
   Error reason_of(const Called &called);
   [[noreturn]] void throw_reason(const Called &called) { throw reason_of(called); }
 
@@ -202,6 +205,7 @@ class Communicator {
   std::unique_ptr<VendorCalls> vendor_;  // where HCCC_VENDOR names one
   std::shared_mutex calling_;  // of a collective; sends and receives share it
   std::atomic<int> exchanging_{0};  // threads that make sends and receives
+  std::mutex refusing_;             // sends and receives
   std::atomic<bool> telling_{false};  // a call waits for what other ranks call
   mutable std::mutex capturing_;           // of the next
   std::set<const void *> captured_;        // buffers of calls in graphs
@@ -212,7 +216,6 @@ class Communicator {
   std::atomic<bool> touching_{false};  // a call touches flags and buffers, or is about to
   std::array<Called, RECENT> recent_;
   uint64_t number_ = 0, agreements_ = 0;  // read by the monitor where no call is touching
-  uint64_t unmet_ = 0;  // not 0: of the last agreement not all ranks were met, after so many refusals, from 1
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call

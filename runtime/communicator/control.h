@@ -14,10 +14,12 @@ struct Called {
   uint64_t number = 0;     // from 1; 0: no call yet
   uint64_t signature = 0;  // of all arguments that ranks must agree on
   int64_t count = 0;       // -1: each block has its own
-  int32_t type = 0, op = 0, root = -1, in_place = 0;  // type -1: no collective; a load, a split
+  int32_t type = 0, op = 0, root = -1, in_place = 0;  // type -1: a load, a split; of a message: root: the peer; op: the tag
   char collective[24] = {};
-  char library[40] = {};
+  char library[40] = {};  // "": of none: no collective
 };
+
+constexpr char SEND[] = "hcccSend", RECEIVE[] = "hcccRecv";  // messages, as Called has them
 
 constexpr size_t CALLED_WORDS = sizeof(Called) / sizeof(uint64_t);
 static_assert(sizeof(Called) % sizeof(uint64_t) == 0, "whole words");
@@ -51,6 +53,7 @@ struct Control {
   std::atomic<uint32_t> turn;  // odd while `called` is written
   std::atomic<Standing> standing;
   std::atomic<uint32_t> beat;  // grows while the rank's monitor runs
+  std::atomic<uint64_t> running;  // the number of the call that it is in; 0: none
   CalledWords called;
   std::atomic<uint64_t> signatures[RECENT];  // of the last calls, by their numbers
   Offer offers[2];

@@ -2,6 +2,7 @@
 #include "failure.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include <utility>
 
@@ -42,7 +43,7 @@ bool Failure::refuse() {
 void Failure::resume(const std::string &text) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (code_.load(std::memory_order_relaxed) != hcccSuccess) return;
-  refusal_ = text;
+  refusal_ = last_refusal_ = text;
   shown_ = false;
   has_refusal_.store(true, std::memory_order_release);
   hccc_reset_fault(fault_);
@@ -56,6 +57,11 @@ std::string Failure::show_refusal() {
   if (has_later_.exchange(false)) return std::exchange(later_, "");
   shown_ = true;
   return refusal_;
+}
+
+std::string Failure::last_refusal() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return last_refusal_;
 }
 
 void Failure::tell_later(const std::string &text) {
@@ -134,6 +140,11 @@ std::string description(const Called &called) {
   const char *type = name_of_type(called.type), *op = name_of_op(called.op);
   const std::string count = called.count < 0 ? "" : text_of("%" PRId64 " ", called.count);
   std::string text = text_of("%s of %s%s", called.collective, count.c_str(), type ? type : "?");
+  if (!called.library[0]) {
+    const std::string peer = called.root == HCCC_ANY_SOURCE ? "any rank" : text_of("rank %d", called.root);
+    const std::string tag = called.op == HCCC_ANY_TAG ? " with any tag" : called.op ? text_of(" with tag %d", called.op) : "";
+    return text + (strcmp(called.collective, SEND) ? " from " : " to ") + peer + tag + text_of(", call %" PRIu64, called.number);
+  }
   if (called.op >= 0) text += text_of(" (%s)", op ? op : "?");
   if (called.root >= 0) text += text_of(" with root %d", called.root);
   if (called.in_place) text += " in place";

@@ -40,6 +40,8 @@ class Failure {
   std::string show_refusal();
   std::string end_refusal();
   void tell_later(const std::string &text);
+  // Returns what was refused last, whoever has asked.
+  std::string last_refusal() const;
   bool has_refusal() const { return has_refusal_.load(std::memory_order_acquire); }
 
   hcccResult_t code() const { return code_.load(std::memory_order_acquire); }
@@ -64,7 +66,7 @@ class Failure {
   std::atomic<bool> refused_{false}, has_refusal_{false};
   bool shown_ = false;
   std::atomic<uint64_t> refusals_{0};
-  std::string refusal_;
+  std::string refusal_, last_refusal_;
   std::atomic<bool> has_later_{false};
   std::string later_;
   hccc_fault own_{};

@@ -13,7 +13,7 @@ namespace hccc {
 namespace {
 
 constexpr int NUMBER_BITS = 40;  // of what is shown of a call
-constexpr uint64_t NUMBER = (uint64_t{1} << NUMBER_BITS) - 1;
+constexpr uint64_t RUNS = uint64_t{1} << NUMBER_BITS, NUMBER = RUNS - 1;
 
 // Returns whether a process of this host is stopped, by a signal or by a debugger.
 bool stopped(int process) {
@@ -28,7 +28,9 @@ bool stopped(int process) {
 
 }  // namespace
 
-uint64_t shown(const Called &called) { return called.signature << NUMBER_BITS | (called.number & NUMBER); }
+uint64_t shown(const Called &called, bool runs) {
+  return called.signature << (NUMBER_BITS + 1) | (runs ? RUNS : 0) | (called.number & NUMBER);
+}
 
 std::string names_of(const std::vector<int> &ranks) {
   constexpr size_t MOST = 8;
@@ -78,10 +80,16 @@ uint64_t Liveness::far_call(int rank) const {
   return signs_[static_cast<size_t>(rank)].call & NUMBER;
 }
 
+uint64_t Liveness::far_running(int rank) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t call = signs_[static_cast<size_t>(rank)].call;
+  return call & RUNS ? call & NUMBER : 0;
+}
+
 bool Liveness::far_differs(int rank, const Called &own) const {
   std::lock_guard<std::mutex> lock(mutex_);
   const uint64_t call = signs_[static_cast<size_t>(rank)].call;
-  return call && (call & NUMBER) == (own.number & NUMBER) && call != shown(own);
+  return call && (call & NUMBER) == (own.number & NUMBER) && (call | RUNS) != shown(own, true);
 }
 
 // Keeps ranks that are silent for half as long as the longest: the others may be slow.

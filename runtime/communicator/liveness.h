@@ -28,6 +28,8 @@ class Liveness {
   std::string describe_silent(double seconds) const;
   // Returns the number of the last call that a rank of another host began, as far as it is known.
   uint64_t far_call(int rank) const;
+  // Returns the same, if the rank was in that call when it answered; else 0.
+  uint64_t far_running(int rank) const;
   // Returns whether that is another call than this one of the same number.
   bool far_differs(int rank, const Called &own) const;
 
@@ -51,8 +53,8 @@ class Liveness {
   std::vector<Sign> signs_;
 };
 
-// Returns what ranks of other hosts are told of a call: its number, and a digest.
-uint64_t shown(const Called &called);
+// Returns what ranks of other hosts are told of a call: its number, whether it runs, and a digest.
+uint64_t shown(const Called &called, bool runs);
 
 // Writes ranks as `rank 3` or `ranks 1, 2 and 5`.
 std::string names_of(const std::vector<int> &ranks);

@@ -18,6 +18,7 @@ constexpr size_t COPIED_A_TURN = 64, MOST_COPIED = 1 << 20;  // bytes
 constexpr unsigned TURNS = 64;                    // between looks at failures while messages move
 constexpr unsigned long long LOOK_NS = 1000000;   // between looks at ranks that are waited for
 constexpr unsigned long long REASON_NS = 2000000000;  // in which a failure's reason comes
+constexpr unsigned long long FAR_NS = 1000000000;  // without a message, before one between hosts is taken to be late for good
 constexpr double NS = 1e-9;
 
 std::string elements(uint64_t count, int type) {
@@ -64,9 +65,9 @@ std::string described_wait(const Control &control, int rank) {
 }
 
 Messages::Messages(const Host &host, const Registrations &registrations, const Failure &failure,
-                   hccc_transport *far, int rank, bool oversubscribed)
-    : host_(host), failure_(failure), far_(far), rank_(rank), oversubscribed_(oversubscribed), parts_(host, registrations, rank),
-      peers_(static_cast<size_t>(host.n_ranks())) {
+                   hccc_transport *far, int rank, bool oversubscribed, Ahead ahead)
+    : host_(host), failure_(failure), far_(far), rank_(rank), oversubscribed_(oversubscribed), ahead_(std::move(ahead)),
+      parts_(host, registrations, rank), peers_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r)) {
       Peer &peer = peers_[static_cast<size_t>(r)];
@@ -101,6 +102,8 @@ void Messages::forget() {
   };
   for (Sending &one : sending_) drop(one.far);
   for (Receiving &one : receiving_) drop(one.far);
+  for (hccc_transport_message *&one : unsent_) drop(one);
+  unsent_.clear();
 }
 
 void Messages::cancel() {
@@ -182,7 +185,7 @@ void Messages::move_all(Exchange &own, const Silent &silent) {
     const unsigned long long now = hccc_clock();
     if (!start) start = looked = now;
     if (now - looked > LOOK_NS) {
-      look(now, silent);
+      look(now, idle_since ? now - idle_since : 0, silent);
       all = true, looked = now;
     }
     if (moved) continue;
@@ -212,6 +215,7 @@ void Messages::take_begun() {
     }
     begun_.clear();
     any_begun_.store(false, std::memory_order_relaxed);
+    if (!told_withdrawn_.empty()) apply_withdrawn();
   }
   if (!early_.empty())
     for (size_t k = before; k < receiving_.size(); ++k) post(receiving_[k]);
@@ -253,7 +257,7 @@ bool Messages::step(bool all) {
   bool moved = false;
   ++turn_;
   for (Sending &one : sending_) {
-    if (one.phase == Phase::DONE) continue;
+    if (one.phase >= Phase::DONE) continue;
     moved = (one.phase == Phase::WAITING ? announce(one) : move(one)) || moved;
   }
   if (far_) moved = drain_far() || moved;
@@ -301,7 +305,7 @@ bool Messages::announce(Sending &sending) {
   Peer &peer = peers_[static_cast<size_t>(message.peer)];
   if (!peer.out) {
     sending.far = hccc_transport_send(far_, message.peer, message.tag, message.type, message.at, message.bytes);
-    sending.phase = Phase::MOVING;
+    sending.phase = Phase::MOVING, sending.place = peer.sent++;
     return true;
   }
   if (peer.blocked == turn_) return false;
@@ -323,7 +327,8 @@ bool Messages::announce(Sending &sending) {
     memcpy(cell.inside, &record, sizeof record);
     sending.phase = Phase::MOVING;
   }
-  cell.turn.store(static_cast<uint32_t>(peer.sent++ / CELLS + 1), std::memory_order_release);
+  sending.place = peer.sent++;
+  cell.turn.store(static_cast<uint32_t>(sending.place / CELLS + 1), std::memory_order_release);
   if (sending.phase == Phase::DONE) ended(*sending.in);
   return true;
 }
@@ -353,11 +358,14 @@ bool Messages::drain(int source, bool all) {
     if (cell.turn.load(std::memory_order_acquire) != static_cast<uint32_t>(peer.received / CELLS + 1)) return moved;
     const Envelope envelope = {source, cell.tag, cell.type, cell.bytes, cell.how};
     const char *inside = cell.how == How::SLOT ? peer.in->slots[at] : cell.inside;
-    if (Receiving *receiving = receive_of(envelope)) {
+    Receiving *receiving = receive_of(envelope);
+    if (drops_ && dropped(source, peer.received)) {
+      // It is nobody's.
+    } else if (receiving) {
       deliver(*receiving, envelope, inside);
     } else {
       const size_t kept = cell.how == How::TRANSFER ? sizeof(uint64_t) : cell.bytes;
-      early_.push_back({envelope, {inside, inside + kept}});
+      early_.push_back({envelope, peer.received, {inside, inside + kept}});
     }
     peer.in->taken.store(++peer.received, std::memory_order_release);
     moved = true;
@@ -372,11 +380,82 @@ bool Messages::drain_far() {
     const Envelope envelope = {found.rank, found.tag, found.type, found.bytes, How::FAR};
     char inside[sizeof message];
     memcpy(inside, &message, sizeof message);
-    if (Receiving *receiving = receive_of(envelope)) deliver(*receiving, envelope, inside);
-    else early_.push_back({envelope, {inside, inside + sizeof inside}});
+    const uint64_t place = peers_[static_cast<size_t>(found.rank)].received++;
+    if (drops_ && dropped(found.rank, place)) hccc_transport_free(message);
+    else if (Receiving *receiving = receive_of(envelope)) deliver(*receiving, envelope, inside);
+    else early_.push_back({envelope, place, {inside, inside + sizeof inside}});
     moved = true;
   }
   return moved;
+}
+
+// Returns whether a message was withdrawn by its source.
+bool Messages::dropped(int source, uint64_t place) const {
+  const auto &all = peers_[static_cast<size_t>(source)].withdrawn;
+  return std::any_of(all.begin(), all.end(), [&](const Withdrawn &one) { return place - one.first < one.n; });
+}
+
+std::vector<Withdrawn> Messages::take_withdrawn() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  telling_ = true;
+  return std::exchange(withdrawn_, {});
+}
+
+void Messages::have_told_withdrawn() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  telling_ = false;
+}
+
+bool Messages::busy() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return moved_ || telling_ || !begun_.empty() || !withdrawn_.empty();
+}
+
+void Messages::drop_later(int source, const Withdrawn &withdrawn) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  told_withdrawn_.emplace_back(source, withdrawn);
+}
+
+// Drops what was withdrawn and is here, and notes what is yet to come. With the lock.
+void Messages::apply_withdrawn() {
+  for (const auto &[source, one] : told_withdrawn_) peers_[static_cast<size_t>(source)].withdrawn.push_back(one);
+  told_withdrawn_.clear();
+  const auto kept = std::stable_partition(early_.begin(), early_.end(), [&](const Early &one) {
+    return !dropped(one.envelope.source, one.place);
+  });
+  std::for_each(kept, early_.end(), drop);
+  early_.erase(kept, early_.end());
+  drops_ = false;
+  for (Peer &peer : peers_) {
+    auto &all = peer.withdrawn;
+    all.erase(std::remove_if(all.begin(), all.end(), [&](const Withdrawn &one) { return one.first + one.n <= peer.received; }),
+              all.end());
+    drops_ = drops_ || !all.empty();
+  }
+}
+
+void Messages::drop_withdrawn() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (lost_ || moved_) return;  // who moves messages does it with the next that begin
+    moved_ = true;
+    apply_withdrawn();
+  }
+  const unsigned long long start = hccc_clock();
+  const auto ended = [](hccc_transport_message *one) {
+    const bool is = hccc_transport_state(one) != 0;
+    if (is) hccc_transport_free(one);
+    return is;
+  };
+  do {
+    for (int r = 0; r < host_.n_ranks(); ++r) drain(r, true);
+    if (far_) drain_far();
+    unsent_.erase(std::remove_if(unsent_.begin(), unsent_.end(), ended), unsent_.end());
+  } while (!unsent_.empty() && hccc_clock() - start < REASON_NS);
+  std::lock_guard<std::mutex> lock(mutex_);
+  apply_withdrawn();
+  moved_ = false;
+  changed_.notify_all();
 }
 
 // Gives a receive the first message of those that came before it.
@@ -389,7 +468,8 @@ void Messages::post(Receiving &receiving) {
   early_.erase(found);
 }
 
-void Messages::deliver(Receiving &receiving, const Envelope &envelope, const char *inside) {
+// Gives a message to a receive. False: it was withdrawn meanwhile, and is nobody's.
+bool Messages::deliver(Receiving &receiving, const Envelope &envelope, const char *inside) {
   const Message &message = *receiving.of;
   const bool fits = message.exact ? envelope.bytes == message.bytes : envelope.bytes <= message.bytes;
   if (!fits || envelope.type != message.type) {
@@ -402,17 +482,20 @@ void Messages::deliver(Receiving &receiving, const Envelope &envelope, const cha
   if (envelope.how == How::FAR) {
     memcpy(&receiving.far, inside, sizeof receiving.far);
     receiving.phase = Phase::MOVING;
-    return hccc_transport_fetch(receiving.far, message.at);
+    hccc_transport_fetch(receiving.far, message.at);
+    return true;
   }
   if (envelope.how != How::TRANSFER) {
     if (envelope.bytes) memcpy(message.at, inside, envelope.bytes);
-    return finish(receiving);
+    finish(receiving);
+    return true;
   }
   uint64_t record;
   memcpy(&record, inside, sizeof record);
-  receiving.phase = Phase::MOVING;
   receiving.moves.source = envelope.source, receiving.moves.bytes = envelope.bytes;
-  parts_.join(receiving.moves, record);
+  if (!parts_.join(receiving.moves, record)) return receiving.moves = {nullptr, message.at, message.bytes, -1}, false;
+  receiving.phase = Phase::MOVING;
+  return true;
 }
 
 void Messages::finish(Receiving &receiving) {
@@ -450,8 +533,67 @@ bool Messages::gone(const Message &message) const {
   return true;
 }
 
+// Returns a message that waits for a rank which waits in a call for this one; null: there is none. What that rank sent
+// before is here: within a host as it stands, between hosts as nothing has come for so long.
+const Message *Messages::waits_for_a_later_call(unsigned long long idle) {
+  const auto late_for = [&](int rank) { return rank != rank_ && (host_.near(rank) || idle > FAR_NS) && ahead_(rank); };
+  const auto late = [&](const Message &message) {
+    if (message.peer != HCCC_ANY_SOURCE) return late_for(message.peer);
+    for (int r = 0; r < host_.n_ranks(); ++r)
+      if (r != rank_ && !late_for(r)) return false;
+    return host_.n_ranks() > 1;
+  };
+  const auto find = [&]() -> const Message * {
+    for (const Receiving &one : receiving_)
+      if (one.phase == Phase::WAITING && late(*one.of)) return one.of;
+    for (const Sending &one : sending_) {
+      const bool offered = one.phase == Phase::MOVING && (one.far || Parts::waits(one.moves));
+      if ((one.phase == Phase::WAITING || offered) && late(*one.of)) return one.of;
+    }
+    return nullptr;
+  };
+  if (!find()) return nullptr;
+  while (step(true)) continue;
+  return find();
+}
+
+// Withdraws all exchanges: what both ranks move already is moved; what was sent and not received, of an exchange that is
+// not done, its receiver drops.
+void Messages::withdraw() {
+  unsigned long long since = hccc_clock();
+  const auto moves = [&] {
+    bool any = false;
+    for (Sending &one : sending_) {
+      if (one.phase != Phase::MOVING) continue;
+      if (one.far) unsent_.push_back(std::exchange(one.far, nullptr)), one.phase = Phase::WITHDRAWN;
+      else if (parts_.withdraw(one.moves)) one.phase = Phase::WITHDRAWN;
+      else any = true;
+    }
+    return any || std::any_of(receiving_.begin(), receiving_.end(), [](const Receiving &one) { return one.phase == Phase::MOVING; });
+  };
+  while (moves()) {
+    if (step(true)) since = hccc_clock();
+    if (hccc_clock() - since > REASON_NS) throw Error(hcccTimeout, "a message that moves while another is refused does not end");
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (Exchange *one : exchanges_) one->withdrawn = one->open != 0;
+  for (Sending &one : sending_) {
+    if (!one.in->withdrawn) continue;
+    if (one.phase != Phase::DONE) this->ended(*one.in);
+    one.phase = Phase::DONE;
+    if (one.place == UNSENT) continue;
+    const auto last = std::find_if(withdrawn_.rbegin(), withdrawn_.rend(), [&](const Withdrawn &its) { return its.to == one.of->peer; });
+    if (last != withdrawn_.rend() && last->first + last->n == one.place) ++last->n;
+    else withdrawn_.push_back({one.place, 1, one.of->peer});
+  }
+  for (Receiving &one : receiving_) {
+    if (one.in->withdrawn && one.phase != Phase::DONE) this->ended(*one.in);
+    if (one.in->withdrawn) one.phase = Phase::DONE;
+  }
+}
+
 // Ends an exchange of an uneven call that is refused. What moves of it does not wait for other ranks.
-void Messages::withdraw(Exchange &exchange) {
+void Messages::withdraw_told(Exchange &exchange) {
   const auto in = [&](Phase phase) {
     return [&exchange, phase](const auto &one) { return one.in == &exchange && one.phase == phase; };
   };
@@ -471,14 +613,19 @@ void Messages::withdraw(Exchange &exchange) {
 }
 
 // Looks, about once a millisecond, for reasons to end: failures, ranks that have left, the deadline.
-void Messages::look(unsigned long long now, const Silent &silent) {
+void Messages::look(unsigned long long now, unsigned long long idle, const Silent &silent) {
   const auto told = std::find_if(exchanges_.begin(), exchanges_.end(), [](Exchange *one) { return one->told && one->open; });
-  if (failure_.refused() && told != exchanges_.end()) return withdraw(**told);
+  if (failure_.refused() && told != exchanges_.end()) return withdraw_told(**told);
   const Message &first = first_open();
   Control &own = host_.control(rank_);
   own.waits_count.store(first.count, std::memory_order_relaxed);
   own.waits.store(packed(first), std::memory_order_release);
   if (const hcccResult_t code = failure_.code()) throw Error(code, failure_.text() + "; " + description(first, rank_));
+  if (const Message *late = waits_for_a_later_call(idle)) {
+    refused_ = *late;
+    withdraw();
+    return remove_done();
+  }
   const auto check = [&](const Message &message) {
     if (!gone(message)) return;
     const size_t before = open_;

@@ -7,11 +7,13 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../transport/include/hccc_transport.h"
 #include "failure.h"
 #include "host.h"
+#include "notices.h"
 #include "parts.h"
 #include "registration.h"
 #include "rings.h"
@@ -51,7 +53,7 @@ struct Exchange {
   unsigned long long since = 0;  // by hccc_clock(), from about when it waits
   bool done = false;
   bool told = false;       // of an uneven call: it is withdrawn where that is refused
-  bool withdrawn = false;
+  bool withdrawn = false;  // so, or because another rank is in a later call than this one
 };
 
 // Threads make exchanges at once. One of them, the first that waits for its own, moves the messages
@@ -60,10 +62,12 @@ struct Exchange {
 class Messages {
  public:
   using Silent = std::function<std::string()>;
+  // Returns whether a rank is in a call that this one comes to after its messages.
+  using Ahead = std::function<bool(int rank)>;
 
   // far: carries messages between hosts; null: there is one host.
   Messages(const Host &host, const Registrations &registrations, const Failure &failure, hccc_transport *far, int rank,
-           bool oversubscribed);
+           bool oversubscribed, Ahead ahead);
   ~Messages();
 
   // Checks that what a rank sends to itself is received in the same group. Throws Error.
@@ -79,6 +83,17 @@ class Messages {
   void cancel();
   // Drops what was told of uneven calls, but of one.
   void drop_told(uint64_t but);
+  // Return the message because of which exchanges were withdrawn, and, once, what their receivers drop.
+  Message refused() const { return refused_; }
+  std::vector<Withdrawn> take_withdrawn();
+  // Notes that the receivers know.
+  void have_told_withdrawn();
+  // Returns whether messages move, or receivers have yet to know what they drop.
+  bool busy();
+  // Drops messages of a rank that it has withdrawn, when they are here. By any thread.
+  void drop_later(int source, const Withdrawn &withdrawn);
+  // Takes in what has come, so that the senders of what is dropped are free. No rank begins messages.
+  void drop_withdrawn();
 
  private:
   struct Peer {
@@ -86,6 +101,7 @@ class Messages {
     uint64_t received = 0, sent = 0;
     uint64_t taken = 0;    // by the peer, as far as it is known
     uint64_t blocked = 0;  // the turn in which the ring was full
+    std::vector<Withdrawn> withdrawn;  // of its messages to this rank
   };
   // What the sender says of a message.
   struct Envelope {
@@ -96,16 +112,19 @@ class Messages {
   // A message that came before its receive.
   struct Early {
     Envelope envelope;
+    uint64_t place;            // among the messages of its source
     std::vector<char> inside;  // its bytes, or where the record is
   };
-  enum class Phase { WAITING, MOVING, DONE };
+  enum class Phase { WAITING, MOVING, DONE, WITHDRAWN };
   struct Sending {
     Exchange *in;
     const Message *of;
     Phase phase;
     Sender moves;
     hccc_transport_message *far = nullptr;  // to another host
+    uint64_t place = UNSENT;                // among the messages to its peer
   };
+  static constexpr uint64_t UNSENT = UINT64_MAX;
   struct Receiving {
     Exchange *in;
     const Message *of;
@@ -127,15 +146,19 @@ class Messages {
   bool arrived(hccc_transport_message *&far, const Message &message) const;
   void forget();
   static void drop(const Early &early);
+  bool dropped(int source, uint64_t place) const;
+  void apply_withdrawn();
   bool drain(int source, bool all);
   bool drain_far();
   bool awaits(int source) const;
   Receiving *receive_of(const Envelope &envelope);
   void post(Receiving &receiving);
-  void deliver(Receiving &receiving, const Envelope &envelope, const char *inside);
+  bool deliver(Receiving &receiving, const Envelope &envelope, const char *inside);
   void finish(Receiving &receiving);
-  void withdraw(Exchange &exchange);
-  void look(unsigned long long now, const Silent &silent);
+  void withdraw();
+  void withdraw_told(Exchange &exchange);
+  const Message *waits_for_a_later_call(unsigned long long idle);
+  void look(unsigned long long now, unsigned long long idle, const Silent &silent);
   bool gone(const Message &message) const;
   [[noreturn]] void expire(const Exchange &exchange, const std::string &silent) const;
   const Message &first_open(const Exchange *of = nullptr) const;
@@ -146,6 +169,7 @@ class Messages {
   hccc_transport *const far_;
   const int rank_;
   const bool oversubscribed_;
+  const Ahead ahead_;
   Parts parts_;
   std::vector<Peer> peers_;
   std::deque<Early> early_;  // in the order of their coming
@@ -157,12 +181,18 @@ class Messages {
   uint64_t turn_ = 0;
   bool any_source_ = false;    // a receive takes any source
   bool any_done_ = false;      // an exchange is done and not removed
+  bool drops_ = false;         // some messages that are yet to come
+  Message refused_;
+  std::vector<Withdrawn> withdrawn_;  // of this rank's messages
+  std::vector<hccc_transport_message *> unsent_;  // of those, what UCX has
   std::mutex mutex_;           // of the next, and of `done` of exchanges
   std::condition_variable changed_;
   std::vector<Exchange *> begun_;
   std::atomic<bool> any_begun_{false};
+  std::vector<std::pair<int, Withdrawn>> told_withdrawn_;  // by source
   bool moved_ = false;         // by a thread
   bool lost_ = false;
+  bool telling_ = false;       // what receivers drop
 };
 
 }  // namespace hccc

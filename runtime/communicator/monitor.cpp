@@ -52,7 +52,8 @@ std::shared_ptr<const Descriptor> process_descriptor(int process) {
 
 Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank,
                  std::function<void()> watch, Refusals::Steps steps)
-    : bootstrap_(bootstrap), host_(host), failure_(failure), rank_(rank), watch_(std::move(watch)),
+    : running(host.control(rank).running), bootstrap_(bootstrap), host_(host), failure_(failure), rank_(rank),
+      watch_(std::move(watch)),
       liveness_(bootstrap, host, rank), refusals_(bootstrap, failure, rank, host.n_ranks(), std::move(steps)),
       several_hosts_(host.n_near() < host.n_ranks()),
       processes_(static_cast<size_t>(host.n_ranks())), left_(static_cast<size_t>(host.n_ranks())),
@@ -268,6 +269,10 @@ void Monitor::refuse(uint64_t number) {
   refusals_.refuse(number);
 }
 
+bool Monitor::ahead(int rank, uint64_t number) const {
+  return (host_.near(rank) ? host_.control(rank).running.load(std::memory_order_acquire) : liveness_.far_running(rank)) > number;
+}
+
 bool Monitor::all_call(const Called &own) {
   if (failure_.refused()) return false;
   liveness_.ask();
@@ -285,7 +290,11 @@ bool Monitor::all_call(const Called &own) {
 }
 
 void Monitor::show(const Called &own) {
-  if (several_hosts_) hccc_bootstrap_set_state(bootstrap_, shown(own));
+  if (!several_hosts_) return;
+  Called told = own;  // a rank may have come to a refused call by another one
+  const uint64_t runs = running.load(std::memory_order_acquire);
+  if (runs > own.number && runs != Refusals::NONE) told.number = runs;
+  hccc_bootstrap_set_state(bootstrap_, shown(told, runs == told.number));
 }
 
 // Ends the running call at its deadline, with the ranks that stand still. The deadline is of all of

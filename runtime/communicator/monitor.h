@@ -32,8 +32,8 @@ class Monitor {
           Refusals::Steps steps);
   ~Monitor();
 
-  // The number of the running call, 0 for none: calls are compared while one runs.
-  std::atomic<uint64_t> running{0};
+  // The number of the running call, 0 for none, for all of the host: calls are compared while one runs.
+  std::atomic<uint64_t> &running;
   // How long a call may last, in seconds; 0: without end. Not for calls on a GPU: their kernels
   // know when they began.
   std::atomic<double> limit_s{0};
@@ -48,6 +48,12 @@ class Monitor {
   // Return the number of the last call, and the agreements, before the last refusal ended.
   uint64_t settled() const { return refusals_.settled(); }
   uint64_t agreements() const { return refusals_.agreements(); }
+  // Returns the lowest number of a call that is refused.
+  uint64_t refused() const { return refusals_.number(); }
+  // Tells other ranks which messages of this one they drop, as it has withdrawn them.
+  void tell_withdrawn(const std::vector<Withdrawn> &all) { refusals_.tell_withdrawn(all); }
+  // Returns whether a rank is in a later call than this one, as far as it is known.
+  bool ahead(int rank, uint64_t number) const;
   // Returns whether all ranks make a call; refuses it where one makes another.
   bool all_call(const Called &own);
   // Tells ranks of other hosts which call this one makes.

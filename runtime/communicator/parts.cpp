@@ -96,14 +96,22 @@ uint64_t Parts::begin(Sender &sender, int peer) {
   return static_cast<uint64_t>(reinterpret_cast<char *>(&record) - host_.heap().base());
 }
 
-void Parts::join(Receiver &receiver, uint64_t record) {
+bool Parts::withdraw(Sender &sender) {
+  Stage offered = Stage::OFFERED;
+  if (!sender.record->stage.compare_exchange_strong(offered, Stage::WITHDRAWN)) return false;
+  end(sender);
+  return true;
+}
+
+bool Parts::join(Receiver &receiver, uint64_t record) {
   receiver.record = reinterpret_cast<Transfer *>(host_.heap_of(receiver.source) + record);
-  receiver.record->stage.load(std::memory_order_acquire);  // with what the sender wrote before
+  if (receiver.record->stage.load(std::memory_order_acquire) != Stage::OFFERED) return false;
   receiver.record->target = place_of(receiver.to, receiver.bytes, receiver.source);
   Buffer &target = receiver.record->target;
   const bool apart = target.place == Where::AWAY && receiver.record->source.place == Where::AWAY;
   if (apart && reads_memory_of(receiver)) target.place = Where::READ;
-  receiver.record->stage.store(Stage::MATCHED, std::memory_order_release);
+  Stage offered = Stage::OFFERED;
+  return receiver.record->stage.compare_exchange_strong(offered, Stage::MATCHED);
 }
 
 // Copies the next part that nobody copies.

@@ -35,8 +35,11 @@ class Parts {
   // Makes the record of a transfer to a peer and returns where it is in this rank's heap. Throws
   // Error.
   uint64_t begin(Sender &sender, int peer);
-  // Joins a transfer of a source.
-  void join(Receiver &receiver, uint64_t record);
+  // Joins a transfer of a source. False: it was withdrawn.
+  bool join(Receiver &receiver, uint64_t record);
+  // Return whether the receiver has not joined; the second ends such a transfer, and its record is free.
+  static bool waits(const Sender &sender) { return sender.record->stage.load(std::memory_order_acquire) == Stage::OFFERED; }
+  bool withdraw(Sender &sender);
   // Copy a part. Return whether there was one; `ended`: the transfer is over, and its record free.
   bool move(Sender &sender, int peer, bool *ended);
   bool move(Receiver &receiver, bool *ended);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 namespace hccc {
@@ -14,6 +16,12 @@ static_assert(sizeof(AtRest) <= sizeof(Notice::text), "a notice has room for it"
 struct Refused {
   uint64_t refusal, number;
 };
+
+struct AllWithdrawn {
+  uint64_t refusal, n;
+  Withdrawn all[14];
+};
+static_assert(sizeof(AllWithdrawn) <= sizeof(Notice::text), "a notice has room for it");
 
 template <class Body>
 Notice notice_of(int32_t code, const Body &body) {
@@ -30,6 +38,14 @@ Body body_of(const Notice &notice) {
   return found;
 }
 
+// Returns whether one of two calls is a message to or from the rank of the other.
+bool meets(const Called &one, size_t rank, const Called &other, size_t other_rank) {
+  const auto to = [](const Called &message, size_t peer) {
+    return message.type >= 0 && !message.library[0] && (message.root == HCCC_ANY_SOURCE || static_cast<size_t>(message.root) == peer);
+  };
+  return to(one, other_rank) || to(other, rank);
+}
+
 }  // namespace
 
 Refusals::Refusals(hccc_bootstrap *bootstrap, Failure &failure, int rank, int n_ranks, Steps steps)
@@ -41,6 +57,14 @@ void Refusals::refuse(uint64_t number) {
   if (failure_.refuse() || lowest) send(bootstrap_, notice_of(REFUSED, Refused{failure_.refusals() + 1, number}));
 }
 
+void Refusals::tell_withdrawn(const std::vector<Withdrawn> &all) {
+  for (size_t at = 0; at < all.size();) {
+    AllWithdrawn some{failure_.refusals() + 1, 0, {}};
+    while (at < all.size() && some.n < std::size(some.all)) some.all[some.n++] = all[at++];
+    send(bootstrap_, notice_of(WITHDRAWN, some));
+  }
+}
+
 // Notes the number of a call that differs. False: an earlier one is known.
 bool Refusals::note(uint64_t number) {
   uint64_t known = number_.load();
@@ -49,10 +73,12 @@ bool Refusals::note(uint64_t number) {
   return false;
 }
 
-// What is about an earlier refusal comes too late: every rank has noticed that one.
+// What is about an earlier refusal comes too late: every rank has noticed that one. The first of the next may come with
+// the last of this one.
 void Refusals::take(int rank, const Notice &notice) {
   const auto r = static_cast<size_t>(rank);
   const auto refusal = body_of<uint64_t>(notice);  // first in each body
+  if (refusal == failure_.refusals() + 2) step();
   if (refusal != failure_.refusals() + 1) return;
   if (notice.code == REFUSED) note(body_of<Refused>(notice).number);
   failure_.refuse();
@@ -62,6 +88,10 @@ void Refusals::take(int rank, const Notice &notice) {
       one.collective[sizeof one.collective - 1] = one.library[sizeof one.library - 1] = '\0';
   }
   if (notice.code == RESET) reset_[r] = refusal;
+  if (notice.code != WITHDRAWN) return;
+  const auto some = body_of<AllWithdrawn>(notice);
+  for (size_t k = 0; k < std::min<size_t>(some.n, std::size(some.all)); ++k)
+    if (static_cast<size_t>(some.all[k].to) == rank_) steps_.drop(rank, some.all[k]);
 }
 
 void Refusals::step() {
@@ -108,14 +138,14 @@ bool Refusals::all_at_rest() const {
 // or was done with its part, has another number.
 std::string Refusals::difference() const {
   std::string text = "ranks have made calls that differ";
-  std::pair<bool, uint64_t> best;  // calls that differ in more than in place; the last call
+  std::tuple<bool, uint64_t, bool> best;  // calls that differ in more than in place; the last call; a message and its peer's
   const size_t n = 2 * at_rest_.size();
   const auto called = [&](size_t k) -> const Called & { return at_rest_[k / 2].called[k % 2]; };
   for (size_t a = 0; a < n; ++a)
     for (size_t b = a + 1; b < n; ++b) {
       const Called &one = called(a), &other = called(b);
       const bool differ = one.signature != other.signature;
-      const std::pair<bool, uint64_t> found(differ, one.number);
+      const std::tuple<bool, uint64_t, bool> found(differ, one.number, meets(one, a / 2, other, b / 2));
       if (one.number != other.number || (!differ && one.in_place == other.in_place) || found <= best) continue;
       best = found;
       text = text_of("rank %zu calls ", b / 2) + description(other) + text_of("; rank %zu calls ", a / 2) + description(one);

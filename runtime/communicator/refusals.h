@@ -31,11 +31,16 @@ class Refusals {
     // Ends launches from that call on, and fills it in; false: some still run.
     std::function<bool(AtRest &, uint64_t number)> rest;
     std::function<bool()> reset;                          // zeroes the own flags; false: it failed
+    std::function<void(int rank, const Withdrawn &)> drop;  // messages of a rank to this one
   };
   Refusals(hccc_bootstrap *bootstrap, Failure &failure, int rank, int n_ranks, Steps steps);
 
   // Refuses the call of a number, which runs, and tells all ranks.
   void refuse(uint64_t number);
+  // Tells other ranks what they drop. Before this rank is at rest.
+  void tell_withdrawn(const std::vector<Withdrawn> &all);
+  // Returns the lowest number of a call that is refused.
+  uint64_t number() const { return number_.load(std::memory_order_acquire); }
   // Takes a notice of another rank. By one thread, as step().
   void take(int rank, const Notice &notice);
   // Goes as far as it can.

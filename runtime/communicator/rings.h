@@ -46,7 +46,7 @@ struct Buffer {
   uint64_t at;
 };
 
-enum class Stage : uint32_t { OFFERED, MATCHED, FINISHED };
+enum class Stage : uint32_t { OFFERED, MATCHED, FINISHED, WITHDRAWN };
 
 // The record of a transfer between two ranks of a host, in the sender's heap. Whoever reaches both
 // buffers copies parts of it, both ranks at once where both do; where none does, the receiver reads

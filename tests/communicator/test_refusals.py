@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
 from tests.communicator.conftest import Library
 from tests.communicator.test_hosts import apart, on_hosts
@@ -18,7 +18,7 @@ from tests.emit import plans
 from tests.marks import slow
 
 __all__ = ["apart"]
-COUNT = 1_000
+COUNT, LONG = 1_000, 50_000  # elements, of which a message goes as it is sent, and waits
 Act = Callable[[Communicator, Path], None]
 
 
@@ -55,6 +55,12 @@ def told(act: Callable[[], None]) -> str:
 def works(c: Communicator, turn: int) -> None:
     """Checks sums and messages of data that differ by rank and turn."""
     n, me = c.n_ranks, c.rank
+    for count in (3, LONG):
+        y, got = np.arange(count, dtype=np.int32) + 1000 * me + turn, np.empty(count, np.int32)
+        with group():
+            c.send(y, (me + 1) % n)
+            c.recv(got, (me - 1) % n)
+        assert (got == np.arange(count) + 1000 * ((me - 1) % n) + turn).all(), (turn, count)
     x = np.arange(COUNT, dtype=np.int32) * (me + 1) + turn
     c.all_reduce(x)
     assert (x == np.arange(COUNT) * (n * (n + 1) // 2) + turn * n).all(), turn
@@ -95,3 +101,72 @@ def test_a_rank_that_loads_or_splits(hosts: int, library: Library, apart: Path) 
         for turn, (text, wrong) in enumerate(zip(texts, WRONGS, strict=True)):
             assert f"rank {turn % 4} {SAID[wrong[0]]}" in text, (rank, text)
             assert SAID[wrong[1]] in text, (rank, text)
+
+
+def message(c: Communicator, what: str) -> None:
+    """Makes a send or receive: the kind and the peer, as in `send 2`."""
+    kind, peer = what.split()
+    x = np.full(LONG, -1, np.int32)
+    if kind == "send":
+        c.send(x, int(peer))
+    elif kind == "recv":
+        c.recv(x, None if peer == "any" else int(peer))
+    else:  # short ones, and a receive that does not come, together
+        with group():
+            for _ in range(40):
+                c.send(x[:3], int(peer))
+            c.send(x, int(peer))
+            c.recv(x, int(peer))
+
+
+def with_messages(communicator: Communicator, place: Path, turns: list[list[str]]) -> list[str]:
+    """Does what each turn has for the rank, and right things behind it."""
+    c, texts = loaded(communicator, place), []
+    for turn, acts in enumerate(turns):
+        act = acts[c.rank]
+        if " " in act:
+            texts.append(told(lambda: message(c, act)))  # noqa: B023
+        else:
+            texts.append(told(lambda: ACTS[act](c, place)))  # noqa: B023
+        works(c, turn)
+    return texts
+
+
+TWO = {
+    "recv 1, sum": ["recv 1", "sum"],
+    "sum, send 0": ["sum", "send 0"],
+    "both 1, sum": ["both 1", "sum"],
+    "recv any, split": ["recv any", "split"],
+    "load, recv 0": ["load", "recv 0"],
+}
+THREE = {
+    "sum, send 2, sum": ["sum", "send 2", "sum"],
+    "split, split, recv 0": ["split", "split", "recv 0"],
+    "recv 1, recv 2, sum": ["recv 1", "recv 2", "sum"],  # the first waits for the second
+    "load, both 0, sum": ["load", "both 0", "sum"],
+    "recv any, send 0, sum": ["recv any", "recv 2", "sum"],
+}
+
+
+def said(act: str, n: int) -> str:
+    kind, _, peer = act.partition(" ")
+    if not peer:
+        return SAID[act]
+    to = "any rank" if peer == "any" else f"rank {peer}"
+    return {"send": f"calls hcccSend of {LONG} int32 to {to}"}.get(
+        kind, f"calls hcccRecv of {LONG} int32 from {to}"
+    )
+
+
+@pytest.mark.parametrize("turns", [TWO, THREE], ids=["2 ranks", "3 ranks"])
+def test_a_message_that_waits_for_a_rank_in_a_call(
+    library: Library, turns: dict[str, list[str]]
+) -> None:
+    n = len(next(iter(turns.values())))
+    place = library(plans.compiled(plans.mesh_allreduce(n)))
+    found = start(n, with_messages, place, list(turns.values())).outcomes()
+    for texts in zip(*found.values(), strict=True):
+        assert len(set(texts)) == 1, texts
+    for text, acts in zip(found[0], turns.values(), strict=True):
+        both = sum(f"rank {rank} {said(act, n)}" in text for rank, act in enumerate(acts))
+        assert both == 2, (text, acts)
