@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -15,10 +16,10 @@ from tests.communicator.conftest import Library
 from tests.communicator.test_hosts import apart, on_hosts
 from tests.communicator.world import loaded, start
 from tests.emit import plans
-from tests.marks import slow
+from tests.marks import LONG, slow
 
 __all__ = ["apart"]
-COUNT, LONG = 1_000, 50_000  # elements, of which a message goes as it is sent, and waits
+COUNT, WAITS = 1_000, 50_000  # elements; a message of so many waits for its receiver
 Act = Callable[[Communicator, Path], None]
 
 
@@ -55,7 +56,7 @@ def told(act: Callable[[], None]) -> str:
 def works(c: Communicator, turn: int) -> None:
     """Checks sums and messages of data that differ by rank and turn."""
     n, me = c.n_ranks, c.rank
-    for count in (3, LONG):
+    for count in (3, WAITS):
         y, got = np.arange(count, dtype=np.int32) + 1000 * me + turn, np.empty(count, np.int32)
         with group():
             c.send(y, (me + 1) % n)
@@ -92,10 +93,20 @@ WRONGS = [
 ]
 
 
+def placed(
+    n: int, hosts: int, library: Library, request: pytest.FixtureRequest
+) -> tuple[Path, Callable[[int], dict[str, str]]]:
+    """Returns an AllReduce of ranks on 1 or 2 hosts, and their environments."""
+    if hosts == 2:
+        return request.getfixturevalue("apart"), on_hosts
+    return library(plans.compiled(plans.mesh_allreduce(n))), lambda rank: {}
+
+
 @pytest.mark.parametrize("hosts", [1, slow(2)])
-def test_a_rank_that_loads_or_splits(hosts: int, library: Library, apart: Path) -> None:
-    place = apart if hosts == 2 else library(plans.compiled(plans.mesh_allreduce(4)))
-    where = on_hosts if hosts == 2 else lambda rank: {}
+def test_a_rank_that_loads_or_splits(
+    hosts: int, library: Library, request: pytest.FixtureRequest
+) -> None:
+    place, where = placed(4, hosts, library, request)
     found = start(4, different, place, WRONGS, of_rank=where).outcomes()
     for rank, texts in found.items():
         for turn, (text, wrong) in enumerate(zip(texts, WRONGS, strict=True)):
@@ -106,7 +117,7 @@ def test_a_rank_that_loads_or_splits(hosts: int, library: Library, apart: Path) 
 def message(c: Communicator, what: str) -> None:
     """Makes a send or receive: the kind and the peer, as in `send 2`."""
     kind, peer = what.split()
-    x = np.full(LONG, -1, np.int32)
+    x = np.full(WAITS, -1, np.int32)
     if kind == "send":
         c.send(x, int(peer))
     elif kind == "recv":
@@ -148,25 +159,78 @@ THREE = {
 }
 
 
+BETWEEN_HOSTS = {
+    "send 2, three sums": ["send 2", "sum", "sum", "sum"],
+    "recv 0 of another host": ["sum", "sum", "recv 0", "sum"],
+    "a chain over hosts": ["both 3", "load", "load", "recv 1"],
+    "recv any, split": ["split", "recv any", "split", "split"],
+}
+
+
 def said(act: str, n: int) -> str:
     kind, _, peer = act.partition(" ")
     if not peer:
         return SAID[act]
     to = "any rank" if peer == "any" else f"rank {peer}"
-    return {"send": f"calls hcccSend of {LONG} int32 to {to}"}.get(
-        kind, f"calls hcccRecv of {LONG} int32 from {to}"
+    return {"send": f"calls hcccSend of {WAITS} int32 to {to}"}.get(
+        kind, f"calls hcccRecv of {WAITS} int32 from {to}"
     )
 
 
-@pytest.mark.parametrize("turns", [TWO, THREE], ids=["2 ranks", "3 ranks"])
+@pytest.mark.parametrize(
+    "turns", [TWO, THREE, slow(BETWEEN_HOSTS)], ids=["2 ranks", "3 ranks", "2 hosts"]
+)
 def test_a_message_that_waits_for_a_rank_in_a_call(
-    library: Library, turns: dict[str, list[str]]
+    library: Library, request: pytest.FixtureRequest, turns: dict[str, list[str]]
 ) -> None:
     n = len(next(iter(turns.values())))
-    place = library(plans.compiled(plans.mesh_allreduce(n)))
-    found = start(n, with_messages, place, list(turns.values())).outcomes()
+    place, where = placed(n, 1 + (turns is BETWEEN_HOSTS), library, request)
+    found = start(n, with_messages, place, list(turns.values()), of_rank=where).outcomes()
     for texts in zip(*found.values(), strict=True):
         assert len(set(texts)) == 1, texts
     for text, acts in zip(found[0], turns.values(), strict=True):
         both = sum(f"rank {rank} {said(act, n)}" in text for rank, act in enumerate(acts))
         assert both == 2, (text, acts)
+
+
+def drawn(chance: Random, n: int) -> list[str]:
+    """Draws what each rank does, so that all are refused: some call, and each message waits for a
+    rank that calls, or that waits itself."""
+    order = chance.sample(range(n), n)
+    calls = [order[0]] + [r for r in order[1:] if chance.random() < 0.5]
+    acts = dict.fromkeys(calls, chance.choice(list(ACTS)))
+    if len(calls) == n:
+        acts[order[-1]] = chance.choice([name for name in ACTS if name != acts[order[0]]])
+    for r in order:
+        if r not in acts:
+            kind = chance.choice(["send", "recv", "both"])
+            acts[r] = f"{kind} {chance.choice(list(acts))}"
+    return [acts[r] for r in range(n)]
+
+
+def random_turns(communicator: Communicator, place: Path, seed: int, turns: int) -> list[str]:
+    c, texts = loaded(communicator, place), []
+    chance, own = Random(seed), Random(seed + 1 + communicator.rank)
+    for turn in range(turns):
+        act = drawn(chance, c.n_ranks)[c.rank]
+        if own.random() < 0.2:
+            time.sleep(own.uniform(0, 0.05))
+        does = message if " " in act else lambda c, act: ACTS[act](c, place)
+        texts.append(told(lambda: does(c, act)))  # noqa: B023
+        for k in range(own.randrange(2)):
+            assert c.error is Result.SUCCESS, k
+        works(c, turn)
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("n", "hosts", "turns"), [(3, 1, 30 * LONG), slow(4, 1, 100 * LONG), slow(4, 2, 15 * LONG)]
+)
+def test_random_turns(
+    n: int, hosts: int, turns: int, library: Library, request: pytest.FixtureRequest
+) -> None:
+    """Every rank is told the same two things, and nothing is mistaken for something else."""
+    place, where = placed(n, hosts, library, request)
+    found = start(n, random_turns, place, 7 * n + hosts, turns, of_rank=where).outcomes(600)
+    for texts in zip(*found.values(), strict=True):
+        assert len(set(texts)) == 1, texts
