@@ -111,7 +111,7 @@ def blocks(communicator: Communicator, place: Path) -> str:
 def test_blocks_over_two_hosts(blocks_apart: Path) -> None:
     found = start(4, blocks, blocks_apart, of_rank=on_hosts).outcomes()
     texts = {text.split(", call ")[1] for text in found.values()}
-    assert texts == {"22: rank 2 sends 9 elements to rank 0, which receives 19 from it"}
+    assert texts == {"23: rank 2 sends 9 elements to rank 0, which receives 19 from it"}
 
 
 def any_message(communicator: Communicator, place: Path) -> int:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from hccc.runtime.communicator import Communicator
+from hccc.runtime.communicator import Communicator, CommunicatorError
 from tests.communicator.conftest import Library
 from tests.communicator.test_calls import pattern, performs, placed, plan_of
-from tests.communicator.world import loaded, start
+from tests.communicator.test_faults import wait_until_joined
+from tests.communicator.world import Lost, loaded, start
 
 pytestmark = pytest.mark.slow  # standard libraries are made
 LEAST = (8 << 20) // 4  # int32 of the largest buffer
 N, ROOT = 3, 1
+DEADLINE_S = 2.0
 MADE = {"HCCC_STANDARD": "1", "HCCC_TIMEOUT": "300", "HCCC_PROGRESS": "off"}
 BLOCKS = {"broadcast": 1, "scatter": N, "gather": N, "all_to_all": N}
 
@@ -77,3 +83,35 @@ def test_a_users_library_runs_as_it_was_written(library: Library, tmp_path: Path
     place = library(plan_of("broadcast", N, ROOT))
     found = start(N, with_library, place, environment=logged(tmp_path)).outcomes(timeout=300)
     assert found == dict.fromkeys(range(N), True) and as_messages(tmp_path) == 0
+
+
+def until_lost(communicator: Communicator, joined: Path) -> Lost:
+    """Makes long Broadcasts until one fails, and times that one."""
+    x = np.zeros(16 * LEAST, np.int32)
+    communicator.broadcast(x, root=ROOT)  # makes the library
+    communicator.set_timeout(DEADLINE_S)
+    (joined / str(communicator.rank)).touch()
+    for call in range(1_000_000):
+        x[:] = call if communicator.rank == ROOT else -1
+        started = time.monotonic()
+        try:
+            communicator.broadcast(x, root=ROOT)
+        except CommunicatorError as error:
+            return Lost(error.result, error.text, time.monotonic() - started)
+        assert (x == call).all()
+    raise AssertionError("nothing failed")
+
+
+@pytest.mark.parametrize("victim", [ROOT, 2])
+def test_a_rank_that_is_killed(victim: int, tmp_path: Path) -> None:
+    joined, logs = tmp_path / "joined", tmp_path / "logs"
+    joined.mkdir(), logs.mkdir()
+    world = start(N, until_lost, joined, environment=logged(logs))
+    wait_until_joined(joined, N)
+    time.sleep(0.3)
+    os.kill(world.processes[victim].pid or 0, signal.SIGKILL)
+    found = world.outcomes(timeout=60, silent=[victim])
+    assert len(found) == N - 1 and as_messages(logs) >= N
+    for lost in found.values():
+        assert isinstance(lost, Lost) and f"rank {victim}" in lost.text, lost
+        assert lost.seconds < DEADLINE_S + 2, lost
