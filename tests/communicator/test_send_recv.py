@@ -353,29 +353,6 @@ def test_a_rank_that_does_not_come_is_told(how: str, result: Result, text: str) 
     assert any(text in found[rank].text for rank in (0, 2)), found
 
 
-def meets_a_collective(c: Communicator, sums: Path) -> Any:
-    """Waits for rank 0 in a receive, while rank 0 waits in a collective."""
-    loaded(c, sums).set_timeout(1.5)
-    x = np.zeros(100, np.float32)
-    started = time.monotonic()
-    try:
-        if c.rank == 1:
-            c.recv(x, 0)
-        else:
-            c.all_reduce(x)
-    except CommunicatorError as error:
-        return Lost(error.result, error.text, time.monotonic() - started)
-    return None
-
-
-@pytest.mark.slow
-def test_a_collective_does_not_mix_with_a_receive(sums: Path) -> None:
-    found = start(3, meets_a_collective, sums).outcomes()
-    for lost in found.values():
-        assert isinstance(lost, Lost) and lost.result is Result.TIMEOUT and lost.seconds < 4
-        assert "rank 1" in lost.text
-
-
 def on_hosts(rank: int) -> dict[str, str]:
     """Puts ranks 0 and 1 on a host each, all others on the second."""
     return {"UCX_TLS": "tcp,self", "HCCC_NETWORK": "lo", "HCCC_HOST_ID": f"host{min(rank, 1)}"}
