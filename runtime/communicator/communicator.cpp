@@ -48,6 +48,12 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
   return hash ^ (hash >> 31);
 }
 
+uint64_t signature_of(const char *name) {
+  uint64_t hash = 0;
+  for (; *name; ++name) hash = mixed(hash, static_cast<unsigned char>(*name));
+  return hash;
+}
+
 // Hashes a call. Never 0, which would mean not to compare.
 uint64_t signature_of(const Called &called, uint64_t digest, long long micro_batch, int window) {
   uint64_t hash = mixed(static_cast<uint64_t>(micro_batch), static_cast<uint64_t>(window));
@@ -371,7 +377,7 @@ hcccCan_t Communicator::can(const Wanted &wanted) const {
 // Error where some rank makes another.
 void Communicator::meet(Called called, double timeout_s) {
   const bool collective = called.type >= 0;  // those that have no library yet compare what they want later
-  const uint64_t what = collective ? 0 : static_cast<uint64_t>(op_of_own(called.collective)) + static_cast<uint64_t>(called.count);
+  const uint64_t what = collective ? 0 : mixed(signature_of(called.collective), static_cast<uint64_t>(called.count));
   called.signature = mixed(called.number, what);
   timeout_ = timeout_s;
   publish(called);
@@ -938,7 +944,7 @@ void Communicator::refuse(const Message &message, double timeout_s) {
     if (!is_to_be_told()) {
       const Touching touching(touching_);
       Called called = called_of(message, next_number());
-      called.signature = mixed(called.number, static_cast<uint64_t>(op_of_own(SEND)));  // of all messages
+      called.signature = mixed(called.number, signature_of(SEND));  // of all messages
       publish(called);
       HCCC_LOG(INFO, COLL, rank_, "%s: a rank that it waits for is in another call", description(called).c_str());
       running.emplace(*monitor_, called.number, timeout_s);
