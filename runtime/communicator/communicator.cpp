@@ -313,6 +313,8 @@ void Communicator::load(const std::string &path, bool standard, double timeout_s
     }
     if (libraries_.flag_bytes() + library->all_flag_bytes() > host_->most_flag_bytes())
       throw Error(hcccInvalidUsage, "too many libraries are loaded");
+    std::lock_guard<std::mutex> changing(loading_);
+    host_->map_flags(libraries_.flag_bytes() + library->all_flag_bytes());
   } catch (const Error &error) {
     own.code = error.code;
     problem = error.what();

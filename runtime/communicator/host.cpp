@@ -16,7 +16,7 @@ namespace hccc {
 namespace {
 
 constexpr size_t CONTROL_BYTES = 64 << 10, FLAG_BYTES = size_t{256} << 20;
-constexpr size_t FIRST_SCRATCH = size_t{1} << 20;  // of what is shared, mapped from the beginning
+constexpr size_t FIRST_FLAGS = size_t{1} << 20, FIRST_SCRATCH = size_t{1} << 20;  // mapped from the beginning
 // Address space for the heaps of all ranks of a host: half of what a process has. Heaps may have
 // more bytes together, but no host has the memory to fill them.
 constexpr size_t HEAP_ADDRESSES = size_t{1} << 46;
@@ -147,14 +147,16 @@ void Host::map(std::vector<int> &files, size_t arena_bytes) {
     const bool here = near && joined_[r].process == getpid();
     one_process_ = one_process_ && here;
     arenas_.emplace_back();
+    flags_.emplace_back();
     heaps_.emplace_back();
     if (!near) continue;
     const SharedFile file = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
     const size_t fixed = head_bytes() + FLAG_BYTES;
-    arenas_.back() = Mapping(file.descriptor(), 0, fixed);
+    // The network may write into the own flags and scratch at any time: all of it stays where it is.
+    const bool whole = all_near < joined_.size() && r == static_cast<size_t>(rank_);
+    arenas_.back() = Mapping(file.descriptor(), 0, head_bytes());
+    flags_.back() = Mapping(file.descriptor(), head_bytes(), whole ? FLAG_BYTES : FIRST_FLAGS);
     if (!device_memory_) {
-      // The network may write into the own scratch at any time: all of it stays where it is.
-      const bool whole = all_near < joined_.size() && r == static_cast<size_t>(rank_);
       scratch_->add(r, Mapping(file.descriptor(), fixed, whole ? scratch_bytes_ : page_bytes()));
     }
     if (begins)
@@ -168,6 +170,16 @@ void Host::map(std::vector<int> &files, size_t arena_bytes) {
     joined_[r].heap_bytes = std::min<uint64_t>(joined_[r].heap_bytes, most);
     const SharedFile heap = SharedFile::open(second, joined_[r].heap_bytes);
     if (!here) heaps_.back() = shared_mapping(heap, joined_[r].process, joined_[r].heap_bytes);
+  }
+}
+
+void Host::map_flags(long long bytes) {
+  for (size_t r = 0; !device_memory_ && r < flags_.size(); ++r) {
+    Mapping &flags = flags_[r];
+    const auto needed = static_cast<size_t>(bytes);
+    if (!flags.base() || flags.bytes() >= needed) continue;
+    flags.grow(std::min(FLAG_BYTES, std::max(whole_pages(needed), 2 * flags.bytes())));
+    ranks_[r].flags = flags.base();
   }
 }
 
@@ -191,6 +203,7 @@ void Host::zero_flags(long long bytes) {
 // Locks nothing: threads of the parent may have held any lock as it forked.
 void Host::forsake() {
   arenas_.clear();
+  flags_.clear();
   heaps_.clear();
   scratch_.reset();
   family_.scratch.reset();
@@ -207,14 +220,13 @@ void Host::fill_tables() {
     windows_.push_back(window);
   }
   for (size_t r = 0; r < joined_.size(); ++r) {
-    char *fixed = arenas_[r].base();
-    ranks_.push_back({fixed ? fixed + head_bytes() : nullptr, scratch_ ? scratch_->at(r, 0) : nullptr, &windows_[r], 1, 0});
+    ranks_.push_back({flags_[r].base(), scratch_ ? scratch_->at(r, 0) : nullptr, &windows_[r], 1, 0});
   }
 }
 
 int Host::n_near() const {
   int found = 0;
-  for (const hccc_rank &one : ranks_) found += one.flags != nullptr;
+  for (const Mapping &one : arenas_) found += one.base() != nullptr;
   return found;
 }
 

@@ -55,7 +55,7 @@ class Host {
   uint64_t vendor(int rank) const { return joined_[static_cast<size_t>(rank)].vendor; }
   bool one_process() const { return one_process_; }
   // Returns whether a rank is on this host. Other ranks have no memory and no control here.
-  bool near(int rank) const { return ranks_[static_cast<size_t>(rank)].flags != nullptr; }
+  bool near(int rank) const { return arenas_[static_cast<size_t>(rank)].base() != nullptr; }
   int n_near() const;
 
   // Memory of this rank that the network may reach; numbered as in network.h. On a device its
@@ -73,6 +73,9 @@ class Host {
 
   // Returns whether peers reach all of the bytes.
   bool reaches(const void *pointer, size_t bytes) const;
+  // Maps at least so many bytes of every rank's flags, where memory is the host's. No kernel may run, and
+  // nobody zero flags. Throws Error.
+  void map_flags(long long bytes);
   // Zeroes the first bytes of the own flags. Throws Error.
   void zero_flags(long long bytes);
   // Takes the shared scratch of this rank for a call, where it is free.
@@ -120,7 +123,8 @@ class Host {
   int rank_;
   std::shared_ptr<Heap> heap_;
   std::vector<Joined> joined_;
-  std::vector<Mapping> arenas_;  // of every rank: control page, rings of messages and flags; of another host: null
+  std::vector<Mapping> arenas_;  // of every rank: control page and rings of messages; of another host: null
+  std::vector<Mapping> flags_;   // of every rank, as many as loaded libraries need; likewise
   std::vector<std::shared_ptr<const Mapping>> heaps_;  // of every rank; null: of this process
   std::vector<hccc_window> windows_;
   std::vector<hccc_rank> ranks_;

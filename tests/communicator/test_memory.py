@@ -39,7 +39,7 @@ def many(communicator: Communicator, place: Path) -> bool:
     for _ in range(11):
         kept.append(loaded(Communicator.from_environment(), place))
     assert mapped("hccc-heap") == heaps  # once, for all of them
-    assert mapped("hccc-arena") < 12 * 3 << 30
+    assert mapped("hccc-arena") < 12 * 3 * 4 << 20
     for c in kept:
         for x in (c.empty(1000), np.empty(1000, np.float32)):
             x[:] = c.rank
