@@ -20,7 +20,8 @@ GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
 UPDATE = "look at the text, then run pytest with --update-golden"
 CPU_DEVICES = 2  # of this process and its children
-LEVELS = {"not slow": "-O0", "slow": "-O1"}  # of the suites; users have -O3
+SUITES = ("not slow", "slow")  # compile with -O0; users have -O3
+LONGEST = ("tests/torch/", "tests/docs/test_chapters.py", "tests/launch/", "tests/examples/")
 _PASSED = pytest.StashKey[bool]()
 # A change fails for what it changed: its random cases are the same in each run. With HCCC_LONG they
 # are others each time. How fast a machine is fails nothing.
@@ -45,8 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     starts its command, with it ignored. Has both suites compile faster than users do."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.option.markexpr in LEVELS:
-        os.environ.setdefault("HCCC_CXXFLAGS", LEVELS[config.option.markexpr])
+    if config.option.markexpr in SUITES:
+        os.environ.setdefault("HCCC_CXXFLAGS", "-O0")
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
     # The device layer reads it once a process, in whichever test of a worker comes first.
     os.environ["HCCC_CPU_DEVICES"] = str(CPU_DEVICES)
@@ -66,7 +67,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as slow the cases that `quick(n)` leaves out."""
+    """Marks as slow the cases that `quick(n)` leaves out. Puts the longest tests first, or workers
+    would wait for one of them at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     seen: dict[str, int] = {}
     for item in items:
         mark = item.get_closest_marker("quick")

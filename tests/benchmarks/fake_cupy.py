@@ -92,7 +92,7 @@ class RawKernel:
             source = self._place / f"kernel{next(_NUMBERS)}.cpp"
             source.write_text(self._code + ENTRY, encoding="utf-8")
             library = source.with_suffix(".so")
-            flags = ["-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
+            flags = ["-O0", "-shared", "-fPIC", "-pthread", "-D__device__="]
             subprocess.run(["g++", *self._options, *flags, source, "-o", library], check=True)
             self._function = ctypes.CDLL(str(library)).fake_launch
         return Function(self._function)

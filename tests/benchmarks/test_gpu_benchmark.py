@@ -177,7 +177,7 @@ def test_through_the_c_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
     header = tmp_path / "k" / "hccc" / "gpu_launch.h"
     header.write_text((PROGRAMS / "fake_cuda.h").read_text() + header.read_text())
-    flags = ["-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
+    flags = ["-x", "c++", "-std=c++17", "-O0", "-shared", "-fPIC", "-pthread", "-D__device__="]
 
     def command(kernel: Any, variant: Any) -> list[str]:
         return ["g++", *flags, *kernel.options(variant), str(kernel.source)]

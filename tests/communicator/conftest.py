@@ -66,7 +66,7 @@ def runtime() -> Path:
 def places(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """Compiles what the runtime library computes of places in memory and of arguments."""
     library = tmp_path_factory.mktemp("places") / "places.so"
-    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w"]
+    flags = ["-std=c++17", "-O0", "-shared", "-fPIC", "-w"]
     folders = [COMMUNICATOR.source.parent, INCLUDE, *COMMUNICATOR.include]
     include = [f"-I{folder}" for folder in folders]
     source = Path(__file__).parent / "places.cpp"

@@ -15,7 +15,7 @@ from hccc.ir.plan import Plan
 from tests.test_architecture import RUNTIME
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-fvisibility=hidden")
+FLAGS = ("-std=c++17", "-O0", "-fPIC", "-pthread", "-fvisibility=hidden")
 
 
 def _run(place: Path, *command: str | Path) -> None:
@@ -67,10 +67,10 @@ for word; do
 done
 case " $* " in
 *" --version "*) echo "a compiler that stands for nvcc";;
-*" -shared "*) g++ -O1 "$@" -pthread '{runtime}' -Wl,-rpath,'{place}';;
+*" -shared "*) g++ -O0 "$@" -pthread '{runtime}' -Wl,-rpath,'{place}';;
 *) cp -r "${{source%/*}}"/* "$copy"
    cat '{launch}' "${{source%/*}}/hccc/gpu_launch.h" > "$copy/hccc/gpu_launch.h"
-   g++ -x c++ "$copy/${{source##*/}}" -O1 -fPIC -pthread -fvisibility=hidden -D__device__= "$@";;
+   g++ -x c++ "$copy/${{source##*/}}" -O0 -fPIC -pthread -fvisibility=hidden -D__device__= "$@";;
 esac
 """
 

@@ -54,7 +54,7 @@ def compiled(target: str, place: Path, *arguments: str) -> Path:
         pytest.skip("no clang++-19 or no g++")
     flags = [
         "-std=c++17",
-        "-O1",
+        "-O0",
         "-shared",
         "-fPIC",
         "-pthread",

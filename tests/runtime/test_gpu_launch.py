@@ -75,7 +75,7 @@ def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
     header = place / "hccc" / "gpu_launch.h"
     fake = (PROGRAMS / "fake_cuda.h").read_text()
     header.write_text(f"{fake}\n{header.read_text()}")
-    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__=", "-Wall"]
+    flags = ["-std=c++17", "-O0", "-shared", "-fPIC", "-pthread", "-D__device__=", "-Wall"]
     chosen = ["-DHCCC_DTYPE=int32", "-DHCCC_OP=sum", *options]
     command = ["g++", "-x", "c++", *flags, *chosen, f"{plan.name}.cu", "-o", "library.so"]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True)
@@ -161,7 +161,7 @@ def test_one_cooperative_launch_and_nothing_else(world: GpuRanks) -> None:
 def test_all_kernels_of_a_library_are_loaded_at_once(tmp_path: Path) -> None:
     """Of every type, whichever was launched."""
     built(PLAN, tmp_path)
-    flags = ["-std=c++17", "-O1", "-fPIC", "-pthread", "-D__device__=", "-DHCCC_OP=sum", "-c"]
+    flags = ["-std=c++17", "-O0", "-fPIC", "-pthread", "-D__device__=", "-DHCCC_OP=sum", "-c"]
     for dtype in ("int32", "float32"):
         chosen = [f"-DHCCC_DTYPE={dtype}", f"{PLAN.name}.cu", "-o", f"{dtype}.o"]
         subprocess.run(["g++", "-x", "c++", *flags, *chosen], cwd=tmp_path, check=True)

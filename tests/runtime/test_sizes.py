@@ -186,6 +186,7 @@ def two_ranks(program: Program, transport: str) -> Plan:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("flags_of_users")
 @pytest.mark.parametrize("transport", some(list(TRANSPORTS), 3))
 def test_more_elements_than_an_int_counts(transport: str, tmp_path: Path) -> None:
     need(3 * COUNT)
@@ -198,6 +199,7 @@ def test_more_elements_than_an_int_counts(transport: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("flags_of_users")
 @pytest.mark.parametrize("transport", some(list(TRANSPORTS), 3))
 def test_buffers_beyond_4_gib(transport: str, tmp_path: Path) -> None:
     """The root's receive buffer is 4 GiB and 8 KiB; bytes past 4 GiB come over the network."""
