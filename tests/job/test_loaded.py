@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,14 @@ ALONE = vendor_clusters([(name, [r], [r], [1]) for r, name in enumerate("abc")])
 CALLS = ((0, "float32", "sum"), (1, "int32", "avg"), (61, "float32", "sum"), (4099, "int32", "sum"))
 
 
-def wrong_calls(c: Communicator, jobs: list[Job], batches: int) -> list[str]:
+def wrong_calls(
+    c: Communicator, jobs: list[Job], batches: int, vendors: Sequence[tuple[str, str]] = ()
+) -> list[str]:
     """Returns the calls whose results are wrong at this rank: of all jobs, in place and not."""
     wrong = []
+    vendor, file = vendors[c.rank] if vendors else (None, None)
     for job in jobs:
-        c.load(job, micro_batches=[(0, batches)])
+        c.load(job, micro_batches=[(0, batches)], vendor=vendor, file=file)
     for seed, (job, (count, dtype, op)) in enumerate((job, one) for job in jobs for one in CALLS):
         reduction = op if job.collective.reduces else "sum"
         for in_place in (False, True):
@@ -57,7 +60,7 @@ def _call(c: Communicator, job: Job, p: Pattern, in_place: bool) -> int:
         return perf.wrong_at(p, c.rank, memory, perf.wanted(p), not in_place)
 
 
-def _jobs(v: VendorClusters, ops: Any, root: int) -> list[Job]:
+def jobs_of(v: VendorClusters, ops: Any, root: int) -> list[Job]:
     rooted = {op: root if Collective(op, 2, 4).rooted else 0 for op in ops}
     return [hetccl(v, op, rooted[op]) for op in ops]
 
@@ -69,14 +72,14 @@ def _jobs(v: VendorClusters, ops: Any, root: int) -> list[Job]:
     ids=["uneven", "uneven-3", "even-2"],
 )
 def test_every_collective_by_own_plans(v: VendorClusters, batches: int, root: int) -> None:
-    job = _jobs(v, OPS, root)
+    job = jobs_of(v, OPS, root)
     found = start(v.n_ranks, wrong_calls, job, batches, environment=STANDARD).outcomes(300)
     assert list(found.values()) == [[]] * v.n_ranks
 
 
 def test_every_collective_over_vendor_clusters_of_one_rank() -> None:
     """Nothing but the border: no library is needed."""
-    assert run(3, wrong_calls, _jobs(ALONE, OPS, 2), 2) == [[]] * 3
+    assert run(3, wrong_calls, jobs_of(ALONE, OPS, 2), 2) == [[]] * 3
 
 
 def wrong_types(c: Communicator) -> list[str]:
