@@ -71,7 +71,7 @@ def check(job: Job, as_json: bool) -> None:
 
 def runnable(
     what: Input, how: CommandOptions, vendors: Vendors
-) -> tuple[Job, Topology | None, tuple[str, ...]] | None:
+) -> tuple[Job, Topology | None, tuple[tuple[str, str], ...]] | None:
     """Returns the checked job that was given, the cluster, and whose library serves each rank;
     None of what is no job. Raises as `job_in`; UserError E473 for `vendors` that do not fit."""
     from hccc.driver.inputs import JobInput
@@ -87,7 +87,7 @@ def runnable(
 
 
 def run(
-    found: tuple[Job, Topology | None, tuple[str, ...]],
+    found: tuple[Job, Topology | None, tuple[tuple[str, str], ...]],
     options: dict[str, Any],
     as_json: bool,
     file: Path | None,

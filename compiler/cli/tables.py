@@ -68,16 +68,16 @@ def of_library(of: Catalogue, device: str, network: RankNetwork | None = None) -
     return Measured(tuple(about), facts, None if of.alone else plans)
 
 
-def of_job(job: Job, device: str, vendors: Sequence[str]) -> Measured:
+def of_job(job: Job, device: str, vendors: Sequence[tuple[str, str]]) -> Measured:
     """Describes a job. vendors: whose library serves each rank; empty where ranks say it."""
     about = [f"# {job.name}: {job.collective.title}, a job, on {device}"]
     for c, text in enumerate(job.clusters.texts()):
-        named = f"; library: {vendors[job.clusters.members(c)[0]]}" if vendors else ""
+        named = f"; library: {vendors[job.clusters.members(c)[0]][0]}" if vendors else ""
         about.append(f"# vendor cluster {c}: {text}{named}")
     facts = _config(job.name, job.collective, device)
     facts["vendor_clusters"] = job.clusters.texts()
     if vendors:
-        facts["vendors"] = list(vendors)
+        facts["vendors"] = [name for name, _ in vendors]
     return Measured(tuple(about), facts)
 
 

@@ -236,23 +236,25 @@ class Operations(Words):
 _MOST_RANKS = 1 << 16  # `ir/limits.MAX_RANKS`
 
 
-class RanksOfVendors(click.ParamType[tuple[tuple[str, int], ...]]):
-    """A comma list of vendors' libraries, each with its number of ranks: `mpich:4,own:2`."""
+class RanksOfVendors(click.ParamType[tuple[tuple[str, str, int], ...]]):
+    """A comma list of vendors' libraries, each with its number of ranks: `mpich:4,own:2`, or with a file
+    of one: `mpich=/opt/lib/libmpi_abi.so.1:4`."""
 
     name = "list"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[tuple[str, int], ...]:
-        """Returns (vendor, ranks) in the order given."""
+    ) -> tuple[tuple[str, str, int], ...]:
+        """Returns (vendor, file or "", ranks) in the order given."""
         if isinstance(value, tuple):
             return value
         found = []
-        for word in str(value).lower().split(","):
-            name, _, count = word.strip().partition(":")
+        for word in str(value).split(","):
+            what, _, count = word.strip().rpartition(":")
+            name, _, file = what.partition("=")
             if not (name.isidentifier() and count.isdecimal() and 0 < int(count) <= _MOST_RANKS):
                 self.fail(f"{word!r} is no vendor with its ranks, as mpich:4", param, ctx)
-            found.append((name, int(count)))
+            found.append((name.lower(), file, int(count)))
         return tuple(found)
 
 

@@ -20,28 +20,29 @@ from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.perf import PerfRow, Ranks, SizeSchedule
 
-Vendors = Sequence[tuple[str, int]]  # a vendor, and how many ranks its library serves
+# A vendor, its library's file or "", and how many ranks it serves.
+Vendors = Sequence[tuple[str, str, int]]
 OPS = ("sum", "prod", "max", "min", "avg", "band", "bor", "bxor", "land", "lor")
 
 
 def clusters_of(vendors: Vendors) -> VendorClusters:
     """Returns the vendor clusters of ranks in a row, all of them border ranks."""
     rows, first = [], 0
-    for vendor, n in vendors:
+    for vendor, _, n in vendors:
         ranks = list(range(first, first + n))
         rows.append((vendor, ranks, ranks, [1] * n))
         first += n
     return vendor_clusters(rows)
 
 
-def vendor_of_ranks(vendors: Vendors, v: VendorClusters) -> tuple[str, ...]:
-    """Returns whose library serves each rank; none where `vendors` is empty.
+def vendor_of_ranks(vendors: Vendors, v: VendorClusters) -> tuple[tuple[str, str], ...]:
+    """Returns whose library serves each rank, and its file; none where `vendors` is empty.
 
     Raises:
         UserError: E473 they are not as many ranks as a job has, or the ranks of a vendor cluster
         would have several.
     """
-    each = tuple(vendor for vendor, n in vendors for _ in range(n))
+    each = tuple((vendor, file) for vendor, file, n in vendors for _ in range(n))
     if not each:
         return ()
     if len(each) != v.n_ranks:
@@ -51,7 +52,9 @@ def vendor_of_ranks(vendors: Vendors, v: VendorClusters) -> tuple[str, ...]:
         if len(found := {each[r] for r in v.members(c)}) > 1:
             message = f"--vendors: vendor cluster {c}, {v.texts()[c]}, would have"
             help = "its ranks, in the order of --vendors, need one library"
-            raise fail("E473", f"{message} {' and '.join(sorted(found))}", help=help)
+            raise fail(
+                "E473", f"{message} {' and '.join(sorted(name for name, _ in found))}", help=help
+            )
     return each
 
 
@@ -69,7 +72,10 @@ def schedule_of(options: RunOptions) -> SizeSchedule:
 
 
 def measure_job(
-    job: Job, options: RunOptions, vendors: tuple[str, ...], micro_batches: MicroBatches
+    job: Job,
+    options: RunOptions,
+    vendors: tuple[tuple[str, str], ...],
+    micro_batches: MicroBatches,
 ) -> Iterator[PerfRow]:
     """Starts the ranks; then yields a row for each type, reduction and size, measured on demand.
 

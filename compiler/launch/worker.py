@@ -49,8 +49,11 @@ class _Rank:
         self.communicator.load(Path(library))
         self.communicator.set_timeout(timeout)
 
-    def load_job(self, job: Job, vendor: str, batches: MicroBatches, timeout: float) -> None:
-        self.communicator.load(job, vendor=vendor or None, micro_batches=batches)
+    def load_job(
+        self, job: Job, library: Sequence[str], batches: MicroBatches, timeout: float
+    ) -> None:
+        vendor, file = library
+        self.communicator.load(job, vendor=vendor, file=file, micro_batches=batches)
         self.communicator.set_timeout(timeout)
 
     def bind(self, name: str, p: Pattern, in_place: bool, micro_batch: int, window: int) -> None:
@@ -112,7 +115,7 @@ class Worker:
         collective: Sequence[Any],
         timeout: float,
         job: str,
-        vendors: Sequence[str],
+        vendors: Sequence[Sequence[str]],
         micro_batches: MicroBatches,
     ) -> None:
         """Stores the ranks of this process, and their library or job. n_near: ranks of this host,
@@ -145,7 +148,7 @@ class Worker:
         job, batches, timeout = self._job, self._micro_batches, self._timeout
         if job is not None:
             whose = dict(zip(self._ranks, self._here, strict=True))
-            vendors = self._vendors or [""] * self._n_ranks
+            vendors = self._vendors or [("", "")] * self._n_ranks
             self._each(lambda r: whose[r].load_job(job, vendors[r], batches, timeout), self._ranks)
             return
         self._each(lambda rank: rank.load(self._library, self._timeout), self._here)

@@ -30,14 +30,14 @@ OnMessage = Callable[[int, Message], None]
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
     """The job of a run's processes. collective: the fields of a Collective, timeout: seconds a
-    launch waits; job: a Job as JSON, "" where they load a library; vendors: whose library serves
-    each rank of it; micro_batches: of its calls of so many bytes or more."""
+    launch waits; job: a Job as JSON, "" where they load a library; vendors: whose library, and
+    which file of it, serves each rank; micro_batches: of its calls of so many bytes or more."""
 
     name: str
     collective: tuple[str, int, int, int, bool]
     timeout: float
     job: str = ""
-    vendors: tuple[str, ...] = ()
+    vendors: tuple[tuple[str, str], ...] = ()
     micro_batches: tuple[tuple[int, int], ...] = ()
 
     @property
