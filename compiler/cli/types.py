@@ -237,8 +237,8 @@ _MOST_RANKS = 1 << 16  # `ir/limits.MAX_RANKS`
 
 
 class RanksOfVendors(click.ParamType[tuple[tuple[str, str, int], ...]]):
-    """A comma list of vendors' libraries, each with its number of ranks: `mpich:4,own:2`, or with a file
-    of one: `mpich=/opt/lib/libmpi_abi.so.1:4`."""
+    """A comma list of vendors' libraries, each with its number of ranks: `mpich:4,own:2`, or with
+    its file: `mpich=/opt/lib/libmpi_abi.so.1:4`."""
 
     name = "list"
 

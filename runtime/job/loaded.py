@@ -95,8 +95,9 @@ class LoadedJob:
     """A Job at one rank of a communicator, with communicators of its own.
 
     vendor: of this rank's library, else HCCC_VENDOR's, else `own`; file: of the library; table: the
-    address of an hccc_vendor instead of both. All ranks make it. Raises CommunicatorError at every
-    rank where one cannot, UserError E208 for a job that is not sound.
+    address of an hccc_vendor instead of both; lanes: False for all tasks one after another. All
+    ranks make it. Raises CommunicatorError at every rank where one cannot, UserError E208 for a job
+    that is not sound.
     """
 
     def __init__(
@@ -108,10 +109,11 @@ class LoadedJob:
         file: Path | str | None = None,
         micro_batches: MicroBatches = (),
         table: int | None = None,
+        lanes: bool = True,
     ) -> None:
         if problems := check(job):
             raise fail("E208", f"{job.name}: {problems[0]}")
-        self.job, self._rank = job, rank
+        self.job, self._rank, self._lanes = job, rank, lanes
         self._batches = [size for size, _ in micro_batches], [count for _, count in micro_batches]
         self._schedules: OrderedDict[tuple[int, int, bool], _Bound] = OrderedDict()
         v = job.clusters
@@ -195,7 +197,9 @@ class LoadedJob:
         key = (count, counts[at - 1] if at else 1, in_place)
         found = self._schedules.get(key)
         if found is None:
-            found = self._schedules[key] = _bound(schedule(self.job, self._rank, *key), self.job)
+            found = self._schedules[key] = _bound(
+                schedule(self.job, self._rank, *key, lanes=self._lanes), self.job
+            )
             if len(self._schedules) > _KEPT:
                 self._schedules.popitem(last=False)
         self._schedules.move_to_end(key)

@@ -94,9 +94,12 @@ class _Span:
         return ((self.part, self.batch, k) for k in range(self.first, self.end))
 
 
-def schedule(job: Job, rank: int, count: int, batches: int, in_place: bool) -> JobSchedule:
-    """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block."""
-    made = _RankTasks(job, rank, count, batches, in_place)
+def schedule(
+    job: Job, rank: int, count: int, batches: int, in_place: bool, lanes: bool = True
+) -> JobSchedule:
+    """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block; lanes: False
+    for all tasks in one, an ordered list."""
+    made = _RankTasks(job, rank, count, batches, in_place, lanes)
     for task in order(job, batches):
         made.do(task.wave, task.batch, task.step)
     made.finish()
@@ -106,12 +109,14 @@ def schedule(job: Job, rank: int, count: int, batches: int, in_place: bool) -> J
 class _RankTasks:
     """The tasks of a rank, made in order."""
 
-    def __init__(self, job: Job, rank: int, count: int, batches: int, in_place: bool) -> None:
+    def __init__(
+        self, job: Job, rank: int, count: int, batches: int, in_place: bool, lanes: bool
+    ) -> None:
         self._job, self._rank, self._count, self._batches = job, rank, count, batches
         c, v = job.collective, job.clusters
         self._own = int(v.of_ranks()[rank])
         self._members = v.members(self._own)
-        self._in_place = in_place
+        self._in_place, self._several = in_place, lanes
         cuts, self._per = v.cuts(), c.chunks_per_block
         self._cuts = [(cut.numerator, cut.denominator) for cut in cuts]
         self._pieces = len(cuts) - 1
@@ -361,6 +366,8 @@ class _RankTasks:
         return self._crossing[key]
 
     def _lane(self, peer: int, out: bool) -> int:
+        if not self._several:
+            return 0
         key = (peer, out)
         if key not in self._lane_of:
             self._lane_of[key] = len(self._lanes)

@@ -65,13 +65,19 @@ class World:
     """All ranks of a job in a call."""
 
     def __init__(
-        self, job: Job, count: int, batches: int, in_place: bool, inputs: list[Memory]
+        self,
+        job: Job,
+        count: int,
+        batches: int,
+        in_place: bool,
+        inputs: list[Memory],
+        lanes: bool = True,
     ) -> None:
         c = self.collective = job.collective
         self.job, self.sent = job, 0
         self.ranks: list[RankLanes] = []
         for r in range(c.n_ranks):
-            plan = schedule(job, r, count, batches, in_place)
+            plan = schedule(job, r, count, batches, in_place, lanes)
             into: Memory = [None] * (c.output_blocks(r) * count)
             given: Memory = list(inputs[r])
             if in_place and c.output_blocks(r) and c.input_blocks(r):

@@ -56,10 +56,10 @@ def _add(a: Term, b: Term) -> Term:
     return tuple(sorted(a + b))
 
 
-def _check(job: Job, count: int, batches: int, in_place: bool, seed: int) -> World:
+def _check(job: Job, count: int, batches: int, in_place: bool, seed: int, lanes: bool) -> World:
     c = job.collective
     inputs = _inputs(c, count)
-    world = World(job, count, batches, in_place, inputs)  # type: ignore[arg-type]
+    world = World(job, count, batches, in_place, inputs, lanes)  # type: ignore[arg-type]
     world.run(random.Random(seed), _add)
     for rank, lanes in enumerate(world.ranks):
         got: list[Any] = lanes.buffers[1][:]
@@ -76,11 +76,18 @@ def _check(job: Job, count: int, batches: int, in_place: bool, seed: int) -> Wor
     count=st.integers(0, 23),
     batches=st.sampled_from([1, 2, 4]),
     in_place=st.booleans(),
+    lanes=st.booleans(),
     data=st.data(),
 )
 def test_every_collective(
-    v: VendorClusters, op: OpType, count: int, batches: int, in_place: bool, data: st.DataObject
+    v: VendorClusters,
+    op: OpType,
+    count: int,
+    batches: int,
+    in_place: bool,
+    lanes: bool,
+    data: st.DataObject,
 ) -> None:
     root = data.draw(st.integers(0, v.n_ranks - 1)) if Collective(op, 2, 4).rooted else 0
     seed = data.draw(st.integers(0, 1 << 30))
-    _check(hetccl(v, op, root), count, batches, in_place, seed)
+    _check(hetccl(v, op, root), count, batches, in_place, seed, lanes)
