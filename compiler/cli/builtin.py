@@ -96,8 +96,9 @@ def _hetccl(
     from hccc.ir.collective import ROOTED, OpType
     from hccc.ir.job import lines
     from hccc.ir.job_json import dumps
-    from hccc.network.vendor_clusters import vendor_clusters_of
+    from hccc.network.vendor_clusters import divisions
     from hccc.passes.verify_job import verify_job
+    from hccc.predict.jobs import fastest
     from hccc.synth.builtin import hetccl
 
     op, uneven = _collective(hetccl.OPS, collective)
@@ -106,15 +107,18 @@ def _hetccl(
         raise fail("E451", f"{HETCCL} does not serve {collective}", help=f"it serves {have}")
     if root >= len(t):
         raise click.BadParameter(f"{root} is no rank of {len(t)}.", param_hint="'--root'")
-    v = vendor_clusters_of(t if cluster else replace(t, vendor_cluster=t.node))
-    job = verify_job(hetccl.hetccl(v, OpType(op), root if op in ROOTED else 0))
+    of = divisions(t if cluster else replace(t, vendor_cluster=t.node))
+    jobs = [hetccl.hetccl(v, OpType(op), root if op in ROOTED else 0) for v in of]
+    job = verify_job(fastest(jobs, t) if len(jobs) > 1 else jobs[0])
+    v = job.clusters
     if output is not None and output.suffix == ".json":
         _put(dumps(job), output)
         return
     on = f"cluster {t.name}" if t.name else f"{len(t)} ranks"
     comments = [f"{op.value} on {on}: built-in `{HETCCL}`, {_DESCRIPTION}."]
     comments += [f"Vendor cluster {c}: {text}." for c, text in enumerate(v.texts())]
-    _put("\n".join([*(f"# {line}" for line in comments), *lines(job), ""]), output)
+    text = lines(job, says_clusters=len(of) > 1)
+    _put("\n".join([*(f"# {line}" for line in comments), *text, ""]), output)
 
 
 def _collective(ops: tuple[OpType, ...], collective: str | None) -> tuple[OpType, bool]:

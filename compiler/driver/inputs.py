@@ -29,7 +29,7 @@ from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
 from hccc.lang.transfer.jobs import parse_job
-from hccc.network.vendor_clusters import vendor_clusters_of
+from hccc.network.vendor_clusters import divisions
 from hccc.passes.verify_job import verify_job
 from hccc.shipped import find as shipped
 
@@ -196,7 +196,7 @@ def job_of(
         if job.text.lstrip("\ufeff \t\r\n").startswith("{"):
             job = job_json.loads(job.text, job.name)
         elif topology is not None:
-            job = parse_job(job, vendor_clusters_of(topology))
+            job = parse_job(job, *divisions(topology))
         elif clusters is not None:
             job = parse_job(job, clusters)
         else:

@@ -237,13 +237,15 @@ def step_text(step: tuple[int, ...]) -> str:
     return f"homColl({src}, {kind.name.lower()}, part({part}){''.join(ends)})"
 
 
-def lines(job: Job) -> Iterator[str]:
-    """Prints the Job in its language; parsing it with the same vendor clusters gives the same."""
+def lines(job: Job, *, says_clusters: bool = False) -> Iterator[str]:
+    """Prints the Job in its language; parsing it with the same vendor clusters gives the same.
+    says_clusters: the header says their number."""
     c = job.collective
     root = f", Root={c.root}" if c.rooted else ""
+    over = f", nClusters={len(job.clusters)}" if says_clusters else ""
     yield (
         f'def HetCCLJob(AlgoName="{job.name}", OpType="{c.name}", nParts={c.chunks_per_block}'
-        f"{root}):"
+        f"{over}{root}):"
     )
     for step in job.steps.tolist():
         yield f"    {step_text(step)}"

@@ -1,7 +1,8 @@
 """vendor_clusters: finds the vendor clusters of a Topology, and their border ranks.
 
 The ranks of one vendor are a vendor cluster. Where a vendor's NICs carry twice as much as those of
-another or more, its nodes are several, each with about as much as the least (HetCCL §4.2.1, §4.4).
+another or more, its nodes may be several, each with about as much as the least (HetCCL §4.2.1,
+§4.4): which is faster depends on the collective and the size of calls.
 Border ranks are those of a node that are nearest to its NICs. What a cluster file says of either
 goes before.
 """
@@ -22,10 +23,17 @@ F8 = NDArray[np.float64]
 FINEST = 12  # the largest denominator of a ratio of two NICs' bandwidths
 
 
-def vendor_clusters_of(t: Topology) -> VendorClusters:
-    """Returns the vendor clusters of a cluster, in the order of their first ranks."""
+def divisions(t: Topology) -> tuple[VendorClusters, ...]:
+    """Returns the vendor clusters of a cluster, and those with one of each vendor, if others."""
+    split, whole = vendor_clusters_of(t), vendor_clusters_of(t, split=False)
+    return (split,) if len(split) == len(whole) else (split, whole)
+
+
+def vendor_clusters_of(t: Topology, *, split: bool = True) -> VendorClusters:
+    """Returns the vendor clusters of a cluster, in the order of their first ranks. split: by the
+    bandwidth of NICs."""
     vendor = np.array([device.vendor for device in t.devices])[t.device]
-    of = _of_ranks(t, vendor)
+    of = _of_ranks(t, vendor, split)
     _, first = np.unique(of, return_index=True)
     rows = []
     for c in of[np.sort(first)].tolist():
@@ -36,7 +44,7 @@ def vendor_clusters_of(t: Topology) -> VendorClusters:
     return vendor_clusters(rows)
 
 
-def _of_ranks(t: Topology, vendor: NDArray[np.str_]) -> I8:
+def _of_ranks(t: Topology, vendor: NDArray[np.str_], split: bool) -> I8:
     """Returns a number for each rank's vendor cluster: the file's, or one of its vendor: i8[n]."""
     of = np.full(len(t), -1) if not len(t.vendor_cluster) else t.vendor_cluster.astype(np.int64)
     left = of < 0
@@ -46,7 +54,7 @@ def _of_ranks(t: Topology, vendor: NDArray[np.str_]) -> I8:
     carried = [_carried(t, ranks) for ranks in (*named, *found) if len(ranks)]
     least = min((x for x in carried if x > 0), default=0.0)
     for ranks in found:
-        for part in _split(t, ranks, least):
+        for part in _split(t, ranks, least) if split else [ranks]:
             of[part] = next
             next += 1
     return of

@@ -32,6 +32,7 @@ from hccc.predict.nccl.model import predict
 from hccc.predict.simulation import Sizes
 
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
+_TYPICAL = 16 << 20  # bytes of a call, where nobody says
 _LEAST_BATCHED = 1 << 12  # bytes of a call that may be cut
 MOST_TASKS = 1 << 13  # of a simulation: steps times micro-batches
 
@@ -297,3 +298,8 @@ def micro_batches(job: Job, t: Topology, most: int) -> list[tuple[int, int]]:
             found.append((size, count))
         size *= 4
     return found
+
+
+def fastest(jobs: Sequence[Job], t: Topology) -> Job:
+    """Returns the job whose calls of 16 MiB are fastest."""
+    return min(jobs, key=lambda job: JobMachine(job, t).run(_TYPICAL).time)

@@ -85,3 +85,16 @@ def test_show(hccc: Hccc, job: Path, tmp_path: Path) -> None:
     assert "homColl(0, reduce, part(0))" in drawn and "over the border: reduce" in drawn
     assert "E433" in hccc("show", job, *CLUSTER, "-o", tmp_path / "job.html")[2]
     assert "E433" in hccc("show", job, *CLUSTER, "-o", picture, "--what", "dag")[2]
+
+
+def test_builtin_takes_the_faster_vendor_clusters(hccc: Hccc, tmp_path: Path) -> None:
+    """The NICs of nvidia nodes carry twice as much as those of the others."""
+    there, path = ("--cluster", "hetccl-pku-nvidia+v3"), tmp_path / "job.rccl"
+    assert hccc("builtin", "hetccl", *there, "-o", path)[0] == 0
+    assert "nClusters=2" in path.read_text()
+    assert "a job over 2 vendor clusters" in hccc("check", path, *there)[1]
+    path.write_text(path.read_text().replace(", nClusters=2", ""))
+    assert "E205" in hccc("check", path, *there)[2], "over three, rank 32 and on lack a step"
+    path.write_text(path.read_text().replace("nParts=2", "nParts=2, nClusters=4"))
+    code, _, err = hccc("check", path, *there)
+    assert code == 1 and "E120" in err and "the cluster has 3 or 2 vendor clusters" in err

@@ -8,7 +8,7 @@ from hccc.base.diagnostics import Source
 from hccc.ir.topology import Topology, same
 from hccc.lang.cluster import printer
 from hccc.lang.cluster.load import parse
-from hccc.network.vendor_clusters import vendor_clusters_of
+from hccc.network.vendor_clusters import divisions, vendor_clusters_of
 
 NVIDIA = "define network = RoCE\ndefine node1 = 2 * 4\ndefine device = {vendor => nvidia}\n"
 PORTS = "define bandwidth = {port => [((0..3) -> 100)]}\n"
@@ -50,6 +50,12 @@ def test_a_vendor_with_twice_the_bandwidth_is_two() -> None:
         ("nvidia", 4),
         ("amd", 3),
     ]
+
+
+def test_both_divisions() -> None:
+    t = cluster(TWO + "define nic = [((0..2) -> 35)]\n")
+    assert [len(v) for v in divisions(t)] == [3, 2]
+    assert [len(v) for v in divisions(cluster(TWO + "define nic = [((0) -> 60)]\n"))] == [2]
 
 
 def test_the_file_says_which() -> None:

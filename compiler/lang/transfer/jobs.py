@@ -56,7 +56,7 @@ from hccc.lang.transfer.syntax import (
 )
 from hccc.lang.transfer.values import Value, as_array
 
-KEYS = ("OpType", "AlgoName", "nParts", "Root")
+KEYS = ("OpType", "AlgoName", "nParts", "nClusters", "Root")
 COLUMNS = JOB_STEP.names or ()
 FORMS = {
     "homColl": ("cluster", "collective", "part", "root", "src", "dst"),
@@ -79,19 +79,21 @@ class JobStmt(TransferStmt):
     op: JobOp
 
 
-def parse_job(source: Source, clusters: VendorClusters) -> Job:
-    """Parses the job in a text, over these vendor clusters.
+def parse_job(source: Source, *divisions: VendorClusters) -> Job:
+    """Parses the job in a text, over the first of these vendor clusters, or those of as many as
+    `nClusters` in its header says.
 
     Raises:
         UserError: E0xx, E1xx as for programs; E120 a step does not fit the vendor clusters.
     """
     try:
-        return _parsed(source, clusters)
+        return _parsed(source, divisions)
     except Mistake as mistake:
         raise located(mistake, source) from None
 
 
-def _parsed(source: Source, v: VendorClusters) -> Job:
+def _parsed(source: Source, divisions: Sequence[VendorClusters]) -> Job:
+    v = divisions[0]
     syntax = parsed(_parser(), program_tokens(source.text, JOB))
     places = dict[int, At]()
     known = {"clusterOf": v.of_ranks().tolist(), "onBorder": [0] * v.n_ranks}
@@ -102,6 +104,13 @@ def _parsed(source: Source, v: VendorClusters) -> Job:
     lists += [Assign([name], [NumberExpr(x, syntax.at)], syntax.at) for name, x in counts]
     constants = Constants([*lists, *syntax.constants])
     keys = HeaderKeys(syntax.pairs, syntax.at, constants.number, KEYS)
+    wanted = keys.integer("nClusters", len(v), 1, v.n_ranks)
+    if wanted != len(v):
+        if others := [other for other in divisions if len(other) == wanted]:
+            return _parsed(source, others)
+        has = " or ".join(str(len(one)) for one in divisions)
+        text = f"nClusters is {wanted}, and the cluster has {has} vendor clusters"
+        raise Mistake("E120", text, keys.at("nClusters"))
     op, uneven = keys.op_type()
     if uneven:
         raise Mistake("E012", "a job's blocks have one length", keys.at("OpType"))
