@@ -109,7 +109,7 @@ def _hetccl(
         raise click.BadParameter(f"{root} is no rank of {len(t)}.", param_hint="'--root'")
     of = divisions(t if cluster else replace(t, vendor_cluster=t.node))
     jobs = [hetccl.hetccl(v, OpType(op), root if op in ROOTED else 0) for v in of]
-    job = verify_job(fastest(jobs, t) if len(jobs) > 1 else jobs[0])
+    job = verify_job(fastest(jobs, t)[0] if len(jobs) > 1 else jobs[0])
     v = job.clusters
     if output is not None and output.suffix == ".json":
         _put(dumps(job), output)

@@ -27,6 +27,7 @@ from hccc.ir.op_type import NAMES as COLLECTIVES
 
 if TYPE_CHECKING:
     from hccc.ir.topology import Topology
+    from hccc.synth.synthesis import Synthesis
 
 Kind = Literal["stdout", "program", "programs", "kernels"]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
@@ -185,10 +186,11 @@ def _one(
 
     made = api.synthesize(site, collective, size, **how)
     _stopped(made.interrupted)
+    line, facts = _as_job(site, made)
     match kind:
         case "stdout":
             text = program_text(made)
-            return lambda: _print(text, made.text(explain=explain))
+            return lambda: _print(text, made.text(explain=explain) + line)
         case "kernels":
             compiled = api.compile(made.program, how["options"], cluster=site)
             api.write(compiled, output or "", TARGETS, overwrite=overwrite)
@@ -197,8 +199,26 @@ def _one(
         case _ if output is not None:
             write_programs({made.file_name(): program_text(made)}, output.parent)
     if as_json:
-        return lambda: report.as_json(made.facts())
-    return lambda: print(made.text(explain=explain))
+        return lambda: report.as_json({**made.facts(), **facts})
+    return lambda: print(made.text(explain=explain) + line)
+
+
+def _as_job(site: Topology, made: Synthesis) -> tuple[str, dict[str, object]]:
+    """Weighs HetCCL's job beside what was made, where ranks have several vendors: a line of the
+    report, and of its JSON."""
+    if len({device.vendor for device in site.devices}) < 2:
+        return "", {}
+    from hccc.predict.jobs import hetccl_of
+
+    found = hetccl_of(site, made.program.collective, made.size)
+    if found is None:
+        return "", {}
+    job, run = found
+    faster = run.time < (made.best.time or 0.0)
+    than = "faster: `hccc builtin hetccl` writes it" if faster else "slower"
+    over = f"{len(job.clusters)} vendor clusters, by their libraries"
+    line = f"\n  as a job     {run.time:,.2f} µs over {over}; {than}"
+    return line, {"job": {"time": run.time, "vendor_clusters": len(job.clusters), "faster": faster}}
 
 
 def _several(

@@ -20,16 +20,19 @@ import numpy as np
 from hccc.base.diagnostics import fail
 from hccc.driver.facts import Facts
 from hccc.ir.arrays import I8
-from hccc.ir.collective import OpType
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import NOBODY, Job, JobOp
 from hccc.ir.job_order import order, touched
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.part import part_of
 from hccc.network.routes import routes
+from hccc.network.vendor_clusters import divisions
 from hccc.predict.nccl.machine import is_known
 from hccc.predict.nccl.machine import of as machine_of
 from hccc.predict.nccl.model import predict
 from hccc.predict.simulation import Sizes
+from hccc.synth.builtin.hetccl import OPS as HETCCL_OPS
+from hccc.synth.builtin.hetccl import hetccl
 
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
 _TYPICAL = 16 << 20  # bytes of a call, where nobody says
@@ -300,6 +303,16 @@ def micro_batches(job: Job, t: Topology, most: int) -> list[tuple[int, int]]:
     return found
 
 
-def fastest(jobs: Sequence[Job], t: Topology) -> Job:
-    """Returns the job whose calls of 16 MiB are fastest."""
-    return min(jobs, key=lambda job: JobMachine(job, t).run(_TYPICAL).time)
+def fastest(jobs: Sequence[Job], t: Topology, size: int = _TYPICAL) -> tuple[Job, JobRun]:
+    """Returns the job whose calls of `size` bytes are fastest, and such a call."""
+    runs = [(job, JobMachine(job, t).run(size)) for job in jobs]
+    return min(runs, key=lambda run: run[1].time)
+
+
+def hetccl_of(t: Topology, c: Collective, size: int) -> tuple[Job, JobRun] | None:
+    """Returns HetCCL's job of a collective for calls of `size` bytes; None where all ranks have one
+    vendor, or there is no such job."""
+    several = divisions(t)
+    if len({vendor for v in several for vendor in v.vendors}) < 2 or c.op not in HETCCL_OPS:
+        return None
+    return fastest([hetccl(v, c.op, c.root) for v in several], t, max(1, size))

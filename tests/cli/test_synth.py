@@ -200,3 +200,14 @@ def test_the_cluster_is_not_written_over(hccc: Hccc, tmp_path: Path) -> None:
 def test_bad_options(hccc: Hccc, cluster: Path, argv: list[str]) -> None:
     code, out, err = hccc("synth", cluster, *argv)
     assert code == 2 and out == "" and err and "Traceback" not in err
+
+
+def test_a_job_is_weighed_where_there_are_several_vendors(hccc: Hccc, tmp_path: Path) -> None:
+    words = ("synth", "hetccl-snu", "--collective", "broadcast", "-b", "64K", "-o")
+    code, out, _ = hccc(*words, tmp_path / "x.rccl", "--method", "greedy")
+    (line,) = (line for line in out.splitlines() if "as a job" in line)
+    assert code == 0 and "over 2 vendor clusters, by their libraries" in line
+    facts = json.loads(hccc(*words, tmp_path / "y.rccl", "--method", "greedy", "--json")[1])
+    assert facts["job"]["faster"] is (facts["job"]["time"] < facts["time"])
+    assert f"{facts['job']['time']:,.2f} µs" in line
+    assert ("faster" in line) is facts["job"]["faster"]
