@@ -399,7 +399,9 @@ class _RankTasks:
         for other, task in (done for done in after if done is not None):
             if other != lane:
                 waits[other] = max(waits.get(other, 0), task + 1)
-        row = [kind, self._step, peer, self._group, at[0], with_[0], to[0], 0]
+        # In an ordered list nothing goes together: what comes between would wait.
+        group = self._group if self._several else len(self._lanes[lane]) + 1
+        row = [kind, self._step, peer, group, at[0], with_[0], to[0], 0]
         row += [at[1], with_[1], to[1], length, 0, len(waits)]
         done = (lane, len(self._lanes[lane]))
         self._lanes[lane].append(row)

@@ -154,6 +154,8 @@ class World:
         moved = []
         for one in seen:
             for task in groups[one]:
+                if self._other_end(members, groups, one, task) is None:
+                    return False  # a peer is at something else yet
                 if task["kind"] == Kind.RECEIVE:
                     moved.append((one, task, self._sent_to(members, groups, one, task)))
         for one, task, values in moved:
@@ -162,17 +164,21 @@ class World:
             self.ranks[one].done[0] += len(groups[one])
         return True
 
+    def _other_end(self, members: list[int], groups: Any, one: int, task: Any) -> Any | None:
+        """Returns the task of a peer that a send or receive meets: the one of the same turn."""
+        peer = members[int(task["peer"])]
+
+        def between(of: int, kind: int, to: int) -> list[Any]:
+            return [x for x in groups[of] if x["kind"] == kind and members[int(x["peer"])] == to]
+
+        turn = next(k for k, x in enumerate(between(one, task["kind"], peer)) if x is task)
+        theirs = between(peer, Kind.SEND + Kind.RECEIVE - task["kind"], one)
+        return theirs[turn] if turn < len(theirs) else None
+
     def _sent_to(self, members: list[int], groups: Any, one: int, task: Any) -> Memory:
-        source = members[int(task["peer"])]
-
-        def ordinal(of: int, kind: Kind, peer: int) -> list[Any]:
-            return [x for x in groups[of] if x["kind"] == kind and members[int(x["peer"])] == peer]
-
-        receives = ordinal(one, Kind.RECEIVE, source)
-        at = next(k for k, x in enumerate(receives) if x is task)
-        send = ordinal(source, Kind.SEND, one)[at]
+        send = self._other_end(members, groups, one, task)
         assert (send["count"], send["step"]) == (task["count"], task["step"])
-        return self.ranks[source].read(send)
+        return self.ranks[members[int(task["peer"])]].read(send)
 
     def _collective(self, heads: list[Any], r: int, task: Any, kind: Kind) -> bool:
         members = self.job.clusters.members(int(self.job.clusters.of_ranks()[r]))
