@@ -95,7 +95,7 @@ uint64_t enlist() {
 }  // namespace
 
 void *take(size_t bytes) {
-  const std::shared_ptr<Heap> heap = Heap::held();
+  const std::shared_ptr<Heap> heap = Heap::held(memory_of_thread());
   const double limit_s = timeout_of_environment();
   const Clock::time_point start = Clock::now();
   for (;;) {

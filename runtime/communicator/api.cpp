@@ -17,7 +17,7 @@ void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, con
           int device = THREADS_DEVICE) {
   check(comm, "comm");
   *comm = nullptr;
-  Device on = heap_is_of_device() ? Device::current() : Device();
+  Device on = memory_of_thread();
   if (device != THREADS_DEVICE) on.number = device;
   const auto make = [=] { *comm = hcccComm::on(on, id, n_ranks, rank, {}, left); };
   if (!group::open()) return make();
@@ -237,6 +237,7 @@ HCCC_API hcccResult_t hcccCommGetAsyncError(hcccComm_t comm, hcccResult_t *error
   return caught(comm, [&] {
     check(comm);
     check(error, "error");
+    comm->of.look();
     *error = comm->of.failure().code();
     if (*error != hcccSuccess) return comm->last_error->set(comm->of.failure().text());
     const std::string refused = comm->of.refusal();
@@ -302,6 +303,13 @@ HCCC_API hcccResult_t hcccCommAbort(hcccComm_t comm) {
   });
 }
 
+HCCC_API hcccResult_t hcccCommStop(hcccComm_t comm) {
+  return caught(comm, [&] {
+    check(comm);
+    comm->of.abort(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
+  });
+}
+
 HCCC_API hcccResult_t hcccCommRegister(hcccComm_t comm, void *buffer, size_t bytes, void **handle) {
   return caught(comm, [&] {
     check(comm);
@@ -320,6 +328,16 @@ HCCC_API hcccResult_t hcccCommDeregister(hcccComm_t comm, void *handle) {
 
 HCCC_API hcccResult_t hcccSetDeviceLayer(void *library) {
   return caught(nullptr, [&] { hccc::device_layer::set(library); });
+}
+
+HCCC_API hcccResult_t hcccSetMemory(const char *platform, int device) {
+  return caught(nullptr, [&] {
+    if (!platform) return hccc::set_memory_of_thread(std::nullopt);
+    for (const hccc::Device &one : {hccc::Device{}, hccc::Device{hcccrtPlatformCUDA, device}, hccc::Device{hcccrtPlatformHIP, device}})
+      if (!strcmp(platform, one.platform == hcccrtPlatformNone ? "cpu" : one.name()))
+        return hccc::set_memory_of_thread(one);
+    throw Error(hcccInvalidArgument, hccc::text_of("%s is none of cpu, cuda, hip", platform));
+  });
 }
 
 HCCC_API hcccResult_t hcccMemAlloc(void **pointer, size_t bytes) {

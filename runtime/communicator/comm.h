@@ -39,9 +39,9 @@ class LastError {
 }  // namespace hccc
 
 struct hcccComm {
-  hcccComm(const hccc_unique_id &id, int n_ranks, int rank, int device, const hccc::Family &family,
+  hcccComm(const hccc_unique_id &id, int n_ranks, int rank, const hccc::Device &device, const hccc::Family &family,
            const hccc::TimeLeft &left)
-      : of(id, n_ranks, rank, family, left), calls(std::make_shared<hccc::Calls>(of)), device(device) {
+      : of(id, n_ranks, rank, device, family, left), calls(std::make_shared<hccc::Calls>(of)), device(device.number) {
     enlisted.open(*this);
   }
   ~hcccComm() {
@@ -53,7 +53,7 @@ struct hcccComm {
                       const hccc::Family &family, const hccc::TimeLeft &left) {
     std::optional<hccc::OnDevice> there;
     if (device.platform != hcccrtPlatformNone) there.emplace(device);
-    return new hcccComm(id, n_ranks, rank, device.number, family, left);
+    return new hcccComm(id, n_ranks, rank, device, family, left);
   }
 
   hccc::allocations::Enlisted enlisted;  // until launches have ended: destroyed after `of`

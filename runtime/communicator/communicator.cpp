@@ -167,11 +167,12 @@ double timeout_of_environment() {
   return seconds;
 }
 
-Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank, const Family &family, const TimeLeft &left)
+Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank, const Device &device, const Family &family,
+                           const TimeLeft &left)
     : rank_(rank), n_ranks_(n_ranks), timeout_(timeout_of_environment()),
       bootstrap_(open_bootstrap(id, n_ranks, rank, left.seconds())) {
   try {
-    host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, family, left);
+    host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, device, family, left);
     set_up(left);
   } catch (const std::exception &error) {  // ranks that have met may be in a call by now
     hccc_bootstrap_give_up(bootstrap_.get(), error.what());
@@ -666,7 +667,7 @@ uint64_t Communicator::next_number() {
 // Throws Error where the communicator is lost, or a call was refused that this rank has not been told of.
 void Communicator::check_not_refused(double timeout_s) {
   check_not_lost();
-  if (gpu_ && __atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) watch();
+  look();
   if (failure_.refused() || failure_.has_refusal()) tell_refusal(timeout_s);
 }
 

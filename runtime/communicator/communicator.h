@@ -36,8 +36,9 @@ struct Settings {
 class Communicator {
  public:
   // Connects to the other ranks in the time that is left. Collective. Throws Error.
-  // family: of the communicator that it is split of.
-  Communicator(const hccc_unique_id &id, int n_ranks, int rank, const Family &family, const TimeLeft &left);
+  // device: of the memory, of no platform: the host's; family: of the communicator that it is split of.
+  Communicator(const hccc_unique_id &id, int n_ranks, int rank, const Device &device, const Family &family,
+               const TimeLeft &left);
   ~Communicator();
   // Frees what a child of fork() has of it, instead of destroying it: mappings and descriptors.
   // Nobody is told, and no lock is taken, which a thread of the parent may have held.
@@ -76,6 +77,10 @@ class Communicator {
   // Has a call that was refused be told once to who asks how the communicator is.
   void tell_later(const std::string &text) { failure_.tell_later(text); }
   const Failure &failure() const { return failure_; }
+  // Looks now, rather than with the monitor, what became of launches.
+  void look() {
+    if (gpu_ && __atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) watch();
+  }
   // Returns which calls differed where no call has told this rank of it; "": none.
   std::string refusal() { return failure_.show_refusal(); }
   // Returns whether calls are launched on a GPU: asynchronously, in their streams.

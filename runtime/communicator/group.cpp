@@ -19,6 +19,8 @@ struct Group {
   std::vector<Part> parts;
   hcccResult_t code = hcccSuccess;  // of the first call that failed
   std::string text;
+  void (*done)(void *) = nullptr;  // of the next messages
+  void *argument = nullptr;
 };
 thread_local Group current;
 
@@ -83,6 +85,8 @@ Part *messages_of(hcccComm_t comm) {
   return nullptr;
 }
 
+void set_notice(Message &message) { message.done = current.done, message.argument = current.argument; }
+
 void check_unused(hcccComm_t comm) {
   for (const Part &part : current.parts)
     if (part.comm == comm)
@@ -111,17 +115,42 @@ HCCC_API hcccResult_t hcccGroupStart(void) {
   return hcccSuccess;
 }
 
+struct hcccGroup {
+  const hccc::group::Group of;
+};
+
 HCCC_API hcccResult_t hcccGroupEnd(void) {
   if (current.depth > 1) return --current.depth, current.code;
-  if (!current.depth)
-    return hccc::caught(nullptr, [] { throw hccc::Error(hcccInvalidUsage, "no group is open"); });
-  const hccc::group::Group group = std::exchange(current, {});
-  hccc::group::Ended ended{group.code, group.text};
-  const hcccResult_t result = hccc::caught(nullptr, [&] {
-    if (!ended.code) ended = hccc::group::run_parts(group.parts);
+  hcccGroup_t group = nullptr;
+  const hcccResult_t result = hcccGroupDetach(&group);
+  return result == hcccSuccess ? hcccGroupMake(group) : result;
+}
+
+HCCC_API hcccResult_t hcccGroupDetach(hcccGroup_t *group) {
+  return hccc::caught(nullptr, [&] {
+    hccc::check(group, "group");
+    *group = nullptr;
+    if (!current.depth) throw hccc::Error(hcccInvalidUsage, "no group is open");
+    auto made = std::make_unique<hcccGroup>(hcccGroup{std::exchange(current, {})});
+    if (made->of.code) throw hccc::Error(made->of.code, made->of.text);
+    *group = made.release();
+  });
+}
+
+HCCC_API hcccResult_t hcccGroupMake(hcccGroup_t group) {
+  return hccc::caught(nullptr, [&] {
+    hccc::check(group, "group");
+    const std::unique_ptr<hcccGroup> own(group);
+    const hccc::group::Ended ended = hccc::group::run_parts(own->of.parts);
     if (ended.code) throw hccc::Error(ended.code, ended.text);
   });
-  return result;
+}
+
+HCCC_API hcccResult_t hcccGroupNotify(void (*function)(void *), void *argument) {
+  return hccc::caught(nullptr, [&] {
+    if (!current.depth) throw hccc::Error(hcccInvalidUsage, "no group is open");
+    current.done = function, current.argument = argument;
+  });
 }
 
 HCCC_API hcccResult_t hcccGroupCancel(void) {

@@ -25,6 +25,8 @@ struct Part {
 // Returns whether this thread has a group open.
 bool open();
 void add(Part part);
+// Has a message of the group be told of as hcccGroupNotify says.
+void set_notice(Message &message);
 // Returns the part of a communicator's sends and receives; null: there are none yet.
 Part *messages_of(hcccComm_t comm);
 // Throws Error where the group that is open uses the communicator.

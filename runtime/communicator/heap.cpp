@@ -22,8 +22,7 @@ size_t most_bytes() {
   return ((asked ? asked : machine) + page - 1) / page * page;
 }
 
-}  // namespace
-
+// Returns whether memory is of the calling thread's device, by the environment. Throws Error.
 bool heap_is_of_device() {
   const char *wanted = getenv("HCCC_HEAP"), *platform = getenv("HCCC_PLATFORM");
   if (!wanted || !*wanted)
@@ -32,6 +31,22 @@ bool heap_is_of_device() {
   if (!device && strcmp(wanted, "host"))
     throw Error(hcccInvalidArgument, "HCCC_HEAP is neither host nor device");
   return device;
+}
+
+thread_local std::optional<Device> told;
+
+}  // namespace
+
+std::optional<Device> told_memory() { return told; }
+
+Device memory_of_thread() {
+  if (told) return *told;
+  return heap_is_of_device() ? Device::current() : Device();
+}
+
+void set_memory_of_thread(const std::optional<Device> &device) {
+  if (device && device->platform != hcccrtPlatformNone) OnDevice there(*device);
+  told = device;
 }
 
 size_t heap_bytes_of_environment() {
@@ -43,10 +58,9 @@ size_t heap_bytes_of_environment() {
   return asked;
 }
 
-std::shared_ptr<Heap> Heap::held() {
+std::shared_ptr<Heap> Heap::held(const Device &device) {
   static auto *current = new std::map<Device, std::weak_ptr<Heap>>;  // outlives every thread
   static Process process;
-  const Device device = heap_is_of_device() ? Device::current() : Device();
   std::lock_guard<std::mutex> lock(process_mutex());
   if (!process.is_this()) current->clear();
   process = Process();

@@ -5,7 +5,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "device.h"
 #include "pieces.h"
 #include "shared_memory.h"
 
@@ -15,9 +17,9 @@ class DeviceHeap;
 
 class Heap {
  public:
-  // Returns the heap of this process, or of the calling thread's device (HCCC_HEAP). It is made for
-  // its first holder and freed with its last. Throws Error.
-  static std::shared_ptr<Heap> held();
+  // Returns this process's heap of a device, or, of no platform, of the host. It is made for its first
+  // holder and freed with its last. Throws Error.
+  static std::shared_ptr<Heap> held(const Device &device);
 
   virtual ~Heap() = default;
   // Allocates zeroed memory, aligned to a page; for zero bytes a page. Throws Error where there is
@@ -57,9 +59,13 @@ class FileHeap final : public Heap {
   Pieces pieces_;
 };
 
-// Returns whether memory is of the calling thread's device: by HCCC_HEAP, and where it is not set,
-// where HCCC_PLATFORM names a GPU. Throws Error.
-bool heap_is_of_device();
+// Return where the calling thread has memory and makes communicators: where it was told to, none if it was
+// not; else its device, or no platform for the host, by HCCC_HEAP, and where that is not set, where
+// HCCC_PLATFORM names a GPU. Throw Error.
+std::optional<Device> told_memory();
+Device memory_of_thread();
+// Tells the calling thread so. Throws Error where the device is not here.
+void set_memory_of_thread(const std::optional<Device> &device);
 
 // Returns HCCC_HEAP_BYTES, else 0. Throws Error.
 size_t heap_bytes_of_environment();

@@ -37,8 +37,10 @@ size_t whole_pages(size_t bytes) { return (bytes + CONTROL_BYTES - 1) / CONTROL_
   throw Error(code, (code == hcccTimeout ? "timed out: " : "") + std::string(error.message));
 }
 
-Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const Family &family, const TimeLeft &left)
-    : rank_(rank), heap_(Heap::held()), joined_(static_cast<size_t>(n_ranks)), family_(family),
+Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const Device &device, const Family &family,
+           const TimeLeft &left)
+    : rank_(rank), heap_(Heap::held(device)), joined_(static_cast<size_t>(n_ranks)),
+      family_(device.platform == hcccrtPlatformNone ? family : Family()),
       shares_(static_cast<size_t>(n_ranks)) {
   if (DeviceHeap *of_device = heap_->of_device())
     device_memory_ = std::make_unique<DeviceMemory>(std::shared_ptr<DeviceHeap>(heap_, of_device), rank, n_ranks);

@@ -36,9 +36,10 @@ struct Joined {
 
 class Host {
  public:
-  // Exchanges memory with the other ranks and maps theirs. family: of the communicator that this one
-  // was split of. Throws Error.
-  Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const Family &family, const TimeLeft &left);
+  // Exchanges memory with the other ranks and maps theirs. device: of the memory, of no platform: the
+  // host's; family: of the communicator that this one was split of. Throws Error.
+  Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, const Device &device, const Family &family,
+       const TimeLeft &left);
 
   // Returns the table that kernels read.
   const hccc_rank *ranks() const { return device_memory_ ? device_memory_->table() : ranks_.data(); }

@@ -46,6 +46,11 @@ def installed(place: Path, platform: str) -> Path | None:
     raise fail("E473", f"{place}: has {what} for {NAMES[platform]}", help=help)
 
 
+def has_kernels(place: Path, platform: str) -> bool:
+    """Returns whether a directory that `hccc` emitted has kernels for a platform."""
+    return any(is_plain(place, one.name) for one in place.glob(f"*_{platform}_dispatch.cpp"))
+
+
 def built(
     place: Path,
     dtypes: Sequence[str],

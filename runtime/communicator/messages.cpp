@@ -223,8 +223,9 @@ void Messages::take_begun() {
 }
 
 // Notes that a message of an exchange is done.
-void Messages::ended(Exchange &exchange) {
+void Messages::ended(Exchange &exchange, const Message &message) {
   --open_;
+  if (message.done) message.done(message.argument);
   if (!--exchange.open) any_done_ = true;
 }
 
@@ -274,7 +275,7 @@ bool Messages::move(Sending &sending) {
   bool ended = false;
   const bool moved = sending.far ? (ended = arrived(sending.far, *sending.of))
                                  : parts_.move(sending.moves, sending.of->peer, &ended);
-  if (ended) sending.phase = Phase::DONE, this->ended(*sending.in);
+  if (ended) sending.phase = Phase::DONE, this->ended(*sending.in, *sending.of);
   return moved;
 }
 
@@ -329,7 +330,7 @@ bool Messages::announce(Sending &sending) {
   }
   sending.place = peer.sent++;
   cell.turn.store(static_cast<uint32_t>(sending.place / CELLS + 1), std::memory_order_release);
-  if (sending.phase == Phase::DONE) ended(*sending.in);
+  if (sending.phase == Phase::DONE) ended(*sending.in, message);
   return true;
 }
 
@@ -504,7 +505,7 @@ void Messages::finish(Receiving &receiving) {
   if (message.status)
     *message.status = {receiving.from.source, receiving.from.tag,
                        receiving.from.bytes / static_cast<size_t>(bytes_of_type(message.type))};
-  ended(*receiving.in);
+  ended(*receiving.in, message);
 }
 
 // Returns the first message that is not done, of an exchange or of all.
@@ -605,7 +606,7 @@ void Messages::withdraw_told(Exchange &exchange) {
   }
   const auto drop_waiting = [&](auto &all) {
     for (auto &one : all)
-      if (in(Phase::WAITING)(one)) one.phase = Phase::DONE, ended(exchange);
+      if (in(Phase::WAITING)(one)) one.phase = Phase::DONE, ended(exchange, *one.of);
   };
   drop_waiting(sending_), drop_waiting(receiving_);
   exchange.withdrawn = true;

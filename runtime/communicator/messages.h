@@ -34,6 +34,8 @@ struct Message {
   int type = 0, peer = 0, tag = 0;  // of a receive also HCCC_ANY_SOURCE, HCCC_ANY_TAG
   bool exact = false;               // a receive of so many elements, not of at most so many
   hcccStatus_t *status = nullptr;   // of a receive; null: nobody asks
+  void (*done)(void *) = nullptr;   // is called with the next when it is done; null: nobody asks
+  void *argument = nullptr;
 };
 
 // Describes it: `rank 0 sends 12 float32 with tag 3 to rank 1`.
@@ -137,7 +139,7 @@ class Messages {
   void move_all(Exchange &own, const Silent &silent);
   void take_begun();
   void remove_done();
-  void ended(Exchange &exchange);
+  void ended(Exchange &exchange, const Message &message);
   unsigned turns_to_spin() const;
   bool step(bool all);
   bool announce(Sending &sending);

@@ -35,7 +35,7 @@ hcccResult_t make(Message message, hcccDataType_t type, hcccComm_t comm, void *s
     message.type = type;
     comm->of.check(message);
     message.bytes = message.count * static_cast<size_t>(bytes_of_type(type));
-    if (group::open()) return add(message, comm, stream);
+    if (group::open()) return group::set_notice(message), add(message, comm, stream);
     if (stream)
       return comm->calls->enqueue(Request(std::make_shared<std::vector<Message>>(1, message)), stream);
     comm->calls->exchange(message);

@@ -64,10 +64,11 @@ HCCC_API hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccCom
     *made = nullptr;
     if (config)
       throw hccc::Error(hcccInvalidArgument, "there are no settings of communicators: pass null");
+    hccc::Device device;
+    if (const std::optional<hccc::Device> told = hccc::told_memory()) device = *told;
+    else if (comm->of.device()) device = *comm->of.device();
+    else device.number = comm->device;
     hccc::in_turn(comm, [=](const hccc::Settings &settings) {
-      hccc::Device device;
-      if (comm->of.device()) device = *comm->of.device();
-      else device.number = comm->device;
       *made = hccc::split(comm->of, color, key, device, hccc::TimeLeft(settings.timeout_s));
     });
   });

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
-from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import library as runtime_library
 from hccc.runtime.device.device_layer import library as device_library
@@ -645,3 +645,50 @@ def captured(communicator: Communicator, place: Path) -> bool:
 
 def test_launches_in_graphs(runtime: Path, sums: Path) -> None:
     assert run(3, captured, sums, environment=cuda.environment(runtime)) == [True] * 3
+
+
+def of_both(communicator: Communicator, place: Path) -> list[str]:
+    """Checks a communicator of the host and one of the device that is split from it, and back."""
+    tell = runtime_library().call
+    assert not tell("SetMemory", b"cuda", 0)
+    there = communicator.split(0, communicator.rank)
+    assert there
+    rank = CudaRank(there, place)
+    x, y = rank.empty(COUNT), rank.foreign(COUNT)
+    assert not tell("SetMemory", None, 0)
+    for one in (x, y):
+        one[:] = pattern(rank.c.rank, COUNT)
+        rank.all_reduce(one, one)
+    me, after, before = communicator.rank, (communicator.rank + 1) % 3, (communicator.rank + 2) % 3
+    here, got = communicator.empty(COUNT, "int32"), communicator.empty(COUNT, "int32")
+    here[:] = me
+    with group():
+        communicator.send(here, after)
+        communicator.recv(got, before)
+    assert (got == before).all()
+    rank.wait()
+    wanted = sum(pattern(r, COUNT) for r in range(3))
+    assert np.array_equal(x, wanted) and np.array_equal(y, wanted)
+    again = there.split(0, communicator.rank)
+    assert again and not tell("SetMemory", b"cpu", 0)
+    back = there.split(0, communicator.rank)
+    assert back
+    assert tell("SetMemory", b"vpu", 0) == Result.INVALID_ARGUMENT
+    return [one.platform for one in (communicator, there, again, back)]
+
+
+def test_one_process_has_memory_of_both(runtime: Path, sums: Path) -> None:
+    environment = {**cuda.environment(runtime), "HCCC_PLATFORM": "cpu"}
+    found = run(3, of_both, sums, environment=environment)
+    assert found == [["cpu", "cuda", "cuda", "cpu"]] * 3
+
+
+def no_gpu(communicator: Communicator) -> str:
+    assert runtime_library().call("SetMemory", b"cuda", 0)
+    assert communicator.split(0)  # nothing was told
+    return runtime_library().last_error()
+
+
+def test_memory_of_a_gpu_that_is_not_here() -> None:
+    (text,) = run(1, no_gpu, environment={"HCCC_CUDA_LIBRARY": "/nowhere"})
+    assert "its platform" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -450,3 +451,36 @@ def performs(c: Communicator, sums: Path, programs: list[list[Step]]) -> bool:
 @given(programs=st.lists(_PROGRAMS, min_size=4, max_size=4))
 def test_random_programs(sums: Path, programs: list[list[Step]]) -> None:
     assert run(RANKS, performs, sums, programs) == [True] * RANKS
+
+
+def told(c: Communicator) -> bool:
+    """Receives two messages in one group, the second of which is sent when the first is told of."""
+    x, go = np.full(5000, 7, np.int32), np.zeros(1, np.int32)
+    if c.rank == 0:
+        c.send(x, 1)
+        c.recv(go, 1, tag=1)
+        c.send(x + 1, 1)
+        return True
+    there = [threading.Event(), threading.Event()]
+    tell = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda k: there[k or 0].set())
+    got = [np.zeros_like(x), np.zeros_like(x)]
+
+    def receive() -> None:
+        with group():
+            for k, one in enumerate(got):
+                assert not runtime().call("GroupNotify", ctypes.cast(tell, ctypes.c_void_p), k)
+                c.recv(one, 0)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    assert there[0].wait(20)
+    assert np.array_equal(got[0], x) and not there[1].is_set()
+    c.send(go, 0, tag=1)
+    thread.join(20)
+    assert np.array_equal(got[1], x + 1) and there[1].is_set()
+    assert runtime().call("GroupNotify", None, None) == Result.INVALID_USAGE  # no group is open
+    return True
+
+
+def test_messages_of_a_group_are_told_of_one_by_one() -> None:
+    assert run(2, told, environment={"HCCC_TIMEOUT": "30"}) == [True] * 2

@@ -238,6 +238,9 @@ hcccResult_t hcccCommFinalize(hcccComm_t comm);
  * ranks. */
 hcccResult_t hcccCommDestroy(hcccComm_t comm);
 
+/* Ends its calls at once, as hcccCommAbort does, in whatever thread, and leaves the communicator to be destroyed. */
+hcccResult_t hcccCommStop(hcccComm_t comm);
+
 /* Ends a communicator at once: running calls return hcccAborted, here and at every rank; streams
  * skip calls that have not begun. */
 hcccResult_t hcccCommAbort(hcccComm_t comm);
@@ -251,6 +254,17 @@ hcccResult_t hcccGroupStart(void);
 hcccResult_t hcccGroupEnd(void);
 hcccResult_t hcccGroupCancel(void);
 
+/* Ends the open group without making its calls: hcccGroupMake makes them, in whatever thread, once, and returns as
+ * hcccGroupEnd would. So a thread need not wait for them. Where a call in the group has failed it is cancelled. */
+typedef struct hcccGroup *hcccGroup_t;
+hcccResult_t hcccGroupDetach(hcccGroup_t *group);
+hcccResult_t hcccGroupMake(hcccGroup_t group);
+
+/* Has a function be called for each send and receive that this thread makes from now on in the open group, when that
+ * is done; others of the group may not be. It is called in whatever thread moves messages, soon returns, and calls
+ * nothing of this library. It is not called for what fails: the group's end returns that. Null: no function. */
+hcccResult_t hcccGroupNotify(void (*function)(void *argument), void *argument);
+
 /* Register a buffer that calls will use, and deregister it before it is freed. The same range has
  * the same handle, until it was deregistered as often as registered; other overlapping ranges are
  * refused. HCCC_DEBUG=INFO reports how peers reach the buffer: memory of hcccMemAlloc without
@@ -260,6 +274,11 @@ hcccResult_t hcccCommDeregister(hcccComm_t comm, void *handle);
 
 /* Sets the device layer of the CPU's streams, a handle of dlopen. Null: the one in this library. */
 hcccResult_t hcccSetDeviceLayer(void *library);
+
+/* Has this thread's hcccMemAlloc, and communicators that it makes or splits from now on, have the memory of a
+ * device: of "cuda" or "hip", by its number; or the host's: "cpu". Null: what HCCC_HEAP says, and of a split
+ * communicator its parent's, as before. So a process may have communicators of both. */
+hcccResult_t hcccSetMemory(const char *platform, int device);
 
 /* Allocate zeroed memory that peers reach, aligned to 4,096 bytes, and free it. hcccMemFree returns
  * at once, and the memory is used again when the calls that this process made before have ended, in
