@@ -59,9 +59,12 @@ struct ncclComm {
   static constexpr int ABANDONED = -1;
   hcccComm_t of = nullptr;      // null until the group ends in which it is made
   ncclComm_t vendor = nullptr;  // null: there is none
-  // Of one that is made without blocking: ncclInProgress while a thread makes it, which then writes all
-  // else; ABANDONED where its caller has aborted it.
+  // Of one without blocking: ncclInProgress while a thread makes it, which then writes all else, or makes its
+  // calls; then what came of that. ABANDONED where its caller has aborted it meanwhile.
   std::atomic<int> state{ncclSuccess};
+  std::atomic<bool> calling{false};  // a thread makes its calls
+  bool blocks = true;
+  bool colored = true;  // not of a split that leaves this rank out
   int n_ranks = 0, rank = 0;
   int device = 0;               // as its maker names it
   std::vector<hccc_nccl::Multiplied> ops;  // number ncclNumOps + k is ops[k]
@@ -90,7 +93,11 @@ void make_ready(const std::vector<ncclComm_t> &comms);
 namespace group {
 bool open();
 void start();
-void end();  // throws Failed
+// Ends it. Returns whether a thread makes its calls: where a communicator does not block. Throws Failed.
+bool end();
+// Note that the open group has calls of a communicator, and that it has ended.
+void uses(ncclComm_t comm);
+void forget(ncclComm_t comm);
 // Has a communicator, of which `out` is the caller's handle, made ready at the group's end, or now.
 void made(ncclComm_t comm, ncclComm_t *out);
 // Makes a call of the vendor's at the group's end, or now.

@@ -1,5 +1,8 @@
 // group.cpp: groups: libhccc's, and what is done at their end: new communicators made ready, and
 // calls of the vendor's.
+#include <memory>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "comm.h"
@@ -18,9 +21,13 @@ void check(ncclComm_t comm) {
   check(comm, "the communicator");
   const int state = comm->state.load(std::memory_order_acquire);
   if (state == ncclInProgress)
-    throw Failed{ncclInvalidArgument, "the communicator is not made yet: wait until ncclCommGetAsyncError says so"};
+    throw Failed{ncclInvalidArgument, comm->of ? "calls of the communicator are not made yet: wait until "
+                                                 "ncclCommGetAsyncError says so"
+                                               : "the communicator is not made yet: wait until ncclCommGetAsyncError says so"};
   if (state != ncclSuccess)
-    throw Failed{static_cast<ncclResult_t>(state), "the communicator was not made: " + comm->last->get().text};
+    throw Failed{static_cast<ncclResult_t>(state),
+                 (comm->of ? "a call of the communicator failed: " : "the communicator was not made: ") + comm->last->get().text};
+  group::uses(comm);
   if (!comm->of) throw Failed{ncclInvalidUsage, "the communicator is made when the group ends: end it first"};
 }
 
@@ -49,6 +56,7 @@ void *stream_of(ncclComm_t comm, cudaStream_t stream) {
 }
 
 void abandon(ncclComm_t comm) {
+  group::forget(comm);
   if (comm->vendor) vendor()->ncclCommAbort(comm->vendor);
   if (comm->of) runtime().hcccCommAbort(comm->of);
   for (Registered *one : comm->registered) delete one;
@@ -86,6 +94,7 @@ void finish(const std::vector<Made> &all, bool usable) {
 struct Open {
   int depth = 0;
   std::vector<Made> made;
+  std::set<ncclComm_t> used;
   std::vector<std::function<ncclResult_t()>> vendors;
   ncclResult_t code = ncclSuccess;  // of the first call that failed
   std::string text;
@@ -103,6 +112,61 @@ void run(const std::vector<std::function<ncclResult_t()>> &calls) {
   vendors(begun != ncclSuccess ? begun : ended);
 }
 
+// Makes the calls of a group, in a thread on a device, and says at its communicators what came of them.
+void make_group_later(const Open &group, hcccGroup_t calls, int device) {
+  const auto set = [](ncclComm_t comm, int state) {
+    int known = ncclInProgress;
+    comm->calling = false;
+    if (!comm->state.compare_exchange_strong(known, state, std::memory_order_acq_rel)) abandon(comm);
+  };
+  std::vector<ncclComm_t> comms;
+  const ncclResult_t result = caught(nullptr, [&] {
+    runtime().hcccrtSetDevice(device);  // which a CPU may not have
+    must(runtime().hcccGroupMake(calls));
+    for (const Made &one : group.made)
+      if (one.comm->of) comms.push_back(one.comm);
+    if (!comms.empty()) make_ready(comms);
+    run(group.vendors);
+  });
+  for (const Made &one : group.made) {
+    if (!one.out) abandon(one.comm);  // a split without a color
+    else if (result != ncclSuccess) one.comm->last->set(thread_said());
+    if (one.out) set(one.comm, result);
+  }
+  for (ncclComm_t one : group.used) {
+    if (result != ncclSuccess) one->last->set(thread_said());
+    set(one, result);
+  }
+}
+
+// Begins to make the calls of a group. Throws Failed.
+void begin_group(Open group) {
+  hcccGroup_t calls = nullptr;
+  const hcccResult_t result = runtime().hcccGroupDetach(&calls);
+  if (result != hcccSuccess) {
+    const std::string text = runtime().hcccGetLastError(nullptr);
+    finish(group.made, false);
+    throw Failed{result_of(result), text};
+  }
+  for (Made &one : group.made) {
+    group.used.erase(one.comm);
+    one.comm->state = ncclInProgress;
+    if (!one.comm->colored) *std::exchange(one.out, nullptr) = nullptr;
+  }
+  for (ncclComm_t one : group.used) one->calling = true, one->state = ncclInProgress;
+  int device = 0;
+  runtime().hcccrtGetDevice(&device);
+  std::thread(make_group_later, std::move(group), calls, device).detach();
+}
+
+bool without_blocking(const Open &group) {
+  for (const Made &one : group.made)
+    if (!one.comm->blocks) return true;
+  for (const ncclComm_t one : group.used)
+    if (!one->blocks) return true;
+  return false;
+}
+
 }  // namespace
 
 namespace group {
@@ -114,23 +178,31 @@ void start() {
   ++current.depth;
 }
 
-void end() {
+void uses(ncclComm_t comm) {
+  if (open()) current.used.insert(comm);
+}
+
+void forget(ncclComm_t comm) { current.used.erase(comm); }
+
+bool end() {
   if (!current.depth) throw Failed{ncclInvalidUsage, "no group is open"};
   if (current.depth > 1) {
     --current.depth;
-    return;
+    return false;
   }
-  const Open ended = std::exchange(current, {});
+  Open ended = std::exchange(current, {});
   if (ended.code != ncclSuccess) {
     runtime().hcccGroupCancel();
     finish(ended.made, false);
     throw Failed{ended.code, ended.text};
   }
+  if (without_blocking(ended)) return begin_group(std::move(ended)), true;
   const hcccResult_t result = runtime().hcccGroupEnd();
   const std::string text = result ? runtime().hcccGetLastError(nullptr) : "";
   finish(ended.made, result == hcccSuccess);
   if (result != hcccSuccess) throw Failed{result_of(result), text};
   run(ended.vendors);
+  return false;
 }
 
 void made(ncclComm_t comm, ncclComm_t *out) {
@@ -156,7 +228,9 @@ NCCL_FUNCTION(ncclGroupStart, (void)) {
 }
 
 NCCL_FUNCTION(ncclGroupEnd, (void)) {
-  return hccc_nccl::caught(nullptr, [] { hccc_nccl::group::end(); });
+  bool later = false;
+  const ncclResult_t result = hccc_nccl::caught(nullptr, [&] { later = hccc_nccl::group::end(); });
+  return later ? ncclInProgress : result;
 }
 
 NCCL_FUNCTION(ncclGroupSimulateEnd, (void *)) {

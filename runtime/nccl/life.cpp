@@ -24,10 +24,11 @@ void check_config(const ncclConfig_t *config) {
 }
 
 // Makes a rank's communicator, now or with the open group.
-void join(ncclComm_t *out, int n_ranks, const ncclUniqueId &id, int rank, int device = 0) {
+void join(ncclComm_t *out, int n_ranks, const ncclUniqueId &id, int rank, int device = 0, bool blocks = true) {
   check(out, "comm");
   *out = nullptr;
   auto made = std::make_unique<ncclComm>();
+  made->blocks = blocks;
   made->device = device;
   must(runtime().hcccCommInitRank(&made->of, n_ranks, id_of(id), rank));
   group::made(made.release(), out);
@@ -36,6 +37,12 @@ void join(ncclComm_t *out, int n_ranks, const ncclUniqueId &id, int rank, int de
 // Returns whether settings ask for a communicator that is made while its caller goes on.
 bool blocks(const ncclConfig_t *config) {
   return !config || config->size < offsetof(ncclConfig_t, blocking) + sizeof config->blocking || config->blocking != 0;
+}
+// Returns whether a communicator that is made of another does: as that, unless settings say it.
+bool blocks(const ncclConfig_t *config, ncclComm_t parent) {
+  const bool says = config && config->size >= offsetof(ncclConfig_t, blocking) + sizeof config->blocking &&
+                    config->blocking != NCCL_CONFIG_UNDEF_INT;
+  return says ? config->blocking != 0 : parent->blocks;
 }
 
 // Makes a rank's communicator in a thread, on a device. What its caller has aborted meanwhile ends here.
@@ -56,7 +63,7 @@ void begin(ncclComm_t *out, int n_ranks, const ncclUniqueId &id, int rank) {
   int device = 0;
   runtime().hcccrtGetDevice(&device);
   auto made = std::make_unique<ncclComm>();
-  made->state = ncclInProgress;
+  made->state = ncclInProgress, made->blocks = false;
   std::thread(make_later, made.get(), n_ranks, id, rank, device).detach();
   *out = made.release();
 }
@@ -167,7 +174,7 @@ NCCL_FUNCTION(ncclCommInitRankConfig, (ncclComm_t *comm, int n_ranks, ncclUnique
     hccc_nccl::check_config(config);
     begun = !hccc_nccl::blocks(config) && !hccc_nccl::group::open();
     if (begun) hccc_nccl::begin(comm, n_ranks, id, rank);
-    else hccc_nccl::join(comm, n_ranks, id, rank);
+    else hccc_nccl::join(comm, n_ranks, id, rank, 0, hccc_nccl::blocks(config));
   });
   return begun && result == ncclSuccess ? ncclInProgress : result;
 }
@@ -201,16 +208,25 @@ NCCL_FUNCTION(ncclCommInitAll, (ncclComm_t *comms, int n, const int *devices)) {
 }
 
 NCCL_FUNCTION(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *made, ncclConfig_t *config)) {
-  return caught(comm, [&] {
+  bool later = false;
+  const ncclResult_t result = caught(comm, [&] {
     check(comm);
     check(made, "newcomm");
     hccc_nccl::check_config(config);
     *made = nullptr;
     auto one = std::make_unique<ncclComm>();
-    one->device = comm->device;
-    must(runtime().hcccCommSplit(comm->of, color, key, &one->of, nullptr));
-    hccc_nccl::group::made(one.release(), made);
+    one->device = comm->device, one->blocks = hccc_nccl::blocks(config, comm), one->colored = color != NCCL_SPLIT_NOCOLOR;
+    // One that does not block is a group of its own.
+    const bool own = !one->blocks && !hccc_nccl::group::open();
+    if (own) hccc_nccl::group::start(), hccc_nccl::group::uses(comm);
+    const ncclResult_t split = caught(comm, [&] {
+      must(runtime().hcccCommSplit(comm->of, color, key, &one->of, nullptr));
+      hccc_nccl::group::made(one.release(), made);
+    });
+    if (own) later = hccc_nccl::group::end();
+    else if (split != ncclSuccess) throw Failed{split, hccc_nccl::thread_said().text};
   });
+  return later ? ncclInProgress : result;
 }
 
 NCCL_FUNCTION(ncclCommShrink, (ncclComm_t comm, int *excluded, int n_excluded, ncclComm_t *made, ncclConfig_t *config,
@@ -267,6 +283,7 @@ NCCL_FUNCTION(ncclCommAbort, (ncclComm_t comm)) {
   return caught(comm, [&] {
     if (!comm) return;
     int known = ncclInProgress;
+    if (comm->calling) runtime().hcccCommStop(comm->of);
     if (comm->state.compare_exchange_strong(known, ncclComm::ABANDONED, std::memory_order_acq_rel)) return;
     if (known == ncclSuccess) check(comm);
     hccc_nccl::abandon(comm);

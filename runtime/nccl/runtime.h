@@ -14,7 +14,7 @@ namespace hccc_nccl {
   CALL(hcccCommGatherBytes) CALL(hcccCommCount) CALL(hcccCommUserRank) CALL(hcccCommCuDevice)           \
   CALL(hcccCommPlatform) CALL(hcccCommGetAsyncError) CALL(hcccCommFinalize) CALL(hcccCommDestroy)       \
   CALL(hcccCommAbort) CALL(hcccCommRegister) CALL(hcccCommDeregister) CALL(hcccGroupStart)              \
-  CALL(hcccGroupEnd) CALL(hcccGroupCancel) CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce)     \
+  CALL(hcccGroupEnd) CALL(hcccGroupCancel) CALL(hcccGroupDetach) CALL(hcccGroupMake) CALL(hcccCommStop) CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce)     \
   CALL(hcccAllGather) CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)     \
   CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccAllToAllv) CALL(hcccSend) CALL(hcccRecv)                \
   CALL(hcccSendTagged) CALL(hcccRecvTagged) CALL(hcccRedOpCreatePreMulSum) CALL(hcccRedOpDestroy)      \

@@ -31,12 +31,26 @@ static void fail(const char *what, int line) {
   do {                                        \
     if (!(truth)) fail(#truth, __LINE__);     \
   } while (0)
+/* Waits until a communicator has done what it does without blocking; returns what came of that. */
+static ncclResult_t done(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  for (;; usleep(200)) {
+    CHECK(ncclCommGetAsyncError(comm, &state));
+    if (state != ncclInProgress) return state;
+  }
+}
+/* Ends a group; where a communicator does not block that returns at once. */
+static void end_group(void) {
+  const ncclResult_t result = ncclGroupEnd();
+  if (result != ncclInProgress) CHECK(result);
+  for (int r = first; r < last; ++r) CHECK(done(comms[r]));
+}
 /* Makes a call at every rank of this process, r. */
 #define EACH(call)                                                 \
   do {                                                             \
     CHECK(ncclGroupStart());                                       \
     for (int r = first; r < last; ++r) CHECK(call);                \
-    CHECK(ncclGroupEnd());                                         \
+    end_group();                                                   \
   } while (0)
 
 static float value(int rank, int i) { return (float)(rank * 100 + i % 17); }
@@ -85,7 +99,7 @@ static void multiples(void) {
     CHECK(ncclAllReduce(in[r], out[r], COUNT, ncclFloat32, ops[r], comms[r], none));
     CHECK(ncclRedOpDestroy(ops[r], comms[r]));
   }
-  CHECK(ncclGroupEnd());
+  end_group();
   for (int r = first; r < last; ++r) {
     HOLDS(out[r][20] == wanted);
     HOLDS(ncclRedOpDestroy(ops[r], comms[r]) == ncclInvalidArgument);
@@ -120,7 +134,7 @@ static void messages(void) {
     CHECK(ncclSend(in[r], COUNT, ncclFloat32, (r + 1) % n, comms[r], (cudaStream_t)1));
     CHECK(ncclRecv(out[r], COUNT, ncclFloat32, (r + n - 1) % n, comms[r], (cudaStream_t)1));
   }
-  CHECK(ncclGroupEnd());
+  end_group();
   for (int r = first; r < last; ++r) HOLDS(out[r][9] == value((r + n - 1) % n, 9));
 }
 
@@ -141,6 +155,35 @@ static void splits(void) {
     HOLDS(count == members && rank == members - 1 - r / 2);
     CHECK(ncclCommDestroy(half[r]));
   }
+  if (last - first > 1) return;
+  ncclComm_t beside = NULL; /* another one of all, for a message meanwhile */
+  CHECK(ncclGroupStart());
+  CHECK(ncclCommSplit(comms[first], 0, first, &beside, &config));
+  end_group();
+  fill();
+  /* Rank 1 comes when rank 0 knows that it need not wait; what is made of a communicator blocks as that does. */
+  ncclComm_t own = comms[first], again = NULL;
+  if (first == 1) CHECK(ncclRecv(out[1], 1, ncclFloat32, 0, beside, none));
+  const ncclResult_t begun = ncclCommSplit(own, 0, first, &again, NULL);
+  HOLDS(begun == (first % 2 ? ncclSuccess : ncclInProgress));
+  if (!first) {
+    int rank;
+    ncclResult_t state;
+    CHECK(ncclCommGetAsyncError(own, &state));
+    HOLDS(state == ncclInProgress && ncclCommUserRank(again, &rank) == ncclInvalidArgument);
+    HOLDS(ncclAllReduce(in[0], out[0], 1, ncclFloat32, ncclSum, own, none) == ncclInvalidArgument);
+    CHECK(ncclSend(in[0], 1, ncclFloat32, 1, beside, none));
+  }
+  CHECK(done(own));
+  CHECK(done(again));
+  CHECK(ncclGroupStart());
+  CHECK(ncclAllReduce(in[first], out[first], COUNT, ncclFloat32, ncclSum, again, none));
+  const ncclResult_t ended = ncclGroupEnd();
+  HOLDS(ended == (first % 2 ? ncclSuccess : ncclInProgress));
+  CHECK(done(again));
+  for (int i = 0; i < COUNT; ++i) HOLDS(out[first][i] == sum(i));
+  CHECK(ncclCommDestroy(again));
+  CHECK(ncclCommDestroy(beside));
 }
 
 /* Ranks but the first make a communicator without it, which waits for nothing. */
@@ -162,7 +205,9 @@ static void grows(const char *file) {
   ncclUniqueId id;
   ncclComm_t fewer = NULL, all = NULL;
   if (last - first > 1) return;
-  CHECK(ncclCommSplit(comms[first], first == n - 1 ? NCCL_SPLIT_NOCOLOR : 0, first, &fewer, NULL));
+  HOLDS(ncclCommSplit(comms[first], first == n - 1 ? NCCL_SPLIT_NOCOLOR : 0, first, &fewer, NULL) ==
+        (first % 2 ? ncclSuccess : ncclInProgress));
+  CHECK(done(comms[first]));
   snprintf(own, sizeof own, "%s.grown", file);
   if (first == 0) {
     CHECK(ncclCommGetUniqueId(fewer, &id));
