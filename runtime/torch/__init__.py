@@ -1,4 +1,4 @@
-"""hccc as a backend of PyTorch's process groups, for tensors in host memory.
+"""hccc as a backend of PyTorch's process groups, for tensors in memory of the host and of GPUs.
 
     import torch.distributed as dist
     import hccc.torch
@@ -48,11 +48,20 @@ def load(place: Path | str, group: Any = None) -> None:
         made.look_again()
 
 
-def empty(*shape: int, dtype: Any = None) -> Any:
-    """Makes a zeroed tensor in memory that the other ranks reach: collectives do not copy it."""
+def empty(*shape: int | Sequence[int], dtype: Any = None, device: Any = "cpu") -> Any:
+    """Makes a zeroed tensor in memory that the other ranks reach: collectives do not copy it.
+
+    shape: lengths, or one sequence of them, as `torch.empty` takes. device: the CPU or a GPU; raises
+    UserError E412 to E414 for a GPU without the backend of C++.
+    """
     type_ = torch.get_default_dtype() if dtype is None else dtype
-    sizes: Sequence[int] = shape
-    memory = torch.from_numpy(allocate(prod(sizes) * type_.itemsize, "uint8"))
+    sizes = torch.Size(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
+    place, bytes_ = torch.device(device), prod(sizes) * type_.itemsize
+    made = _extension() if place.type == "cpu" else extension()
+    if made is None:
+        memory = torch.from_numpy(allocate(bytes_, "uint8"))
+    else:
+        memory = made.registered_bytes(bytes_, str(place)).zero_()
     return memory.view(type_).view(sizes)
 
 
@@ -107,4 +116,4 @@ def _warn(reason: str) -> None:
     warnings.warn(f"hccc.torch: calls go through Python, which is slower: {reason}", stacklevel=2)
 
 
-torch.distributed.Backend.register_backend("hccc", _create, extended_api=True, devices=["cpu"])
+torch.distributed.Backend.register_backend("hccc", _create, extended_api=True, devices=["cpu", "cuda"])

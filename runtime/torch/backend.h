@@ -1,4 +1,5 @@
-// backend.h: a c10d::Backend over a communicator of hccc, for tensors in host memory.
+// backend.h: a c10d::Backend over communicators of hccc: one for tensors in host memory, and one for each
+// device that tensors are on.
 #pragma once
 
 #include <ATen/ThreadLocalState.h>
@@ -7,7 +8,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm.h"
+#include "device.h"
 #include "work.h"
+
+#include <map>
 
 namespace hccc_torch {
 
@@ -15,7 +19,7 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 
 // Makes an uninitialized tensor of bytes in memory that the other ranks reach.
-at::Tensor registered_bytes(int64_t bytes);
+at::Tensor registered_bytes(int64_t bytes, at::Device device);
 // Has tensors of the CPU of at least so many bytes made in such memory, from now on; 0: none.
 void use_allocator(size_t least);
 
@@ -37,7 +41,7 @@ class HcccBackend : public c10d::Backend {
   void setTimeout(Milliseconds timeout) override { options_->timeout = timeout; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return made_; }
-  c10d::ErrorType getError() override { return comm_->error(); }
+  c10d::ErrorType getError() override;
   bool supportsSplitting() const override { return true; }
   c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
                                     const std::vector<int> &ranks,
@@ -94,6 +98,11 @@ class HcccBackend : public c10d::Backend {
   // Makes a call: now, or in the stream where it is asynchronous.
   Answer make(Kind kind, bool asynchronous, Milliseconds timeout, const Tensors &inputs,
               Tensors results, Body body);
+  // Returns where tensors are. Throws ValueError where that is on several devices.
+  at::Device place_of(const Tensors &inputs, const Tensors &results) const;
+  // Returns what there is of a device; at its first tensor all ranks make that together.
+  std::shared_ptr<DevicePart> part_of(const at::Device &device);
+  std::vector<std::shared_ptr<DevicePart>> parts();
   Answer put(Kind kind, const at::Tensor &tensor, bool sends, int peer, int tag);
   void check_list(const char *what, const Tensors &list) const;
 
@@ -103,6 +112,8 @@ class HcccBackend : public c10d::Backend {
   const std::shared_ptr<Comm> comm_, messages_;
   const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
   const std::shared_ptr<Queue> message_queue_;
+  std::mutex parts_mutex_;
+  std::map<at::DeviceIndex, std::shared_ptr<DevicePart>> parts_;  // of one type of devices
   std::atomic<uint64_t> made_{0};
   uint64_t barriers_ = 0;
 };

@@ -31,7 +31,15 @@ PYBIND11_MODULE(hccc_c10d, module) {
   module.def("open", [](uintptr_t runtime, uintptr_t device_layer) {
     library().open(reinterpret_cast<void *>(runtime), reinterpret_cast<void *>(device_layer));
   });
+  // Says which platform of the device layer a type of PyTorch's devices is of.
+  module.def("set_platform", [](const std::string &type, const std::string &platform) {
+    for (const char *known : {"cuda", "hip"})
+      if (platform == known) platform_of(c10::Device(type).type()) = known;
+  });
   module.def("backend", &made);
+  module.def("registered_bytes", [](int64_t bytes, const std::string &device) {
+    return registered_bytes(bytes, c10::Device(device));
+  });
   module.def("use_allocator", &use_allocator);
   module.def("look_again", [] { ++Finder::additions(); });
 }

@@ -49,6 +49,11 @@ class __attribute__((visibility("hidden"))) Finder {
     const py::gil_scoped_acquire lock;
     return std::make_shared<Finder>(function_.attr("of")(size));
   }
+  // Makes that of the same group for a platform of GPUs.
+  std::shared_ptr<Finder> on(const char *platform) const {
+    const py::gil_scoped_acquire lock;
+    return std::make_shared<Finder>(function_.attr("on")(platform));
+  }
 
  private:
   py::object function_;
@@ -61,15 +66,18 @@ struct Message {
   size_t count;
   hcccDataType_t type;
   int peer = 0, tag = 0;
-  int *source = nullptr;  // of a receive: gets the sender's rank
+  hcccStatus_t *status = nullptr;  // of a receive: gets what came
+  void (*done)(void *) = nullptr;  // is called with the next when it is done, in a thread that moves messages
+  void *argument = nullptr;
 };
 constexpr int ANY_PEER = -1;
 
 // One rank. A group of one rank has no communicator: its collectives copy.
 class Comm {
  public:
-  Comm(hcccComm_t comm, int rank, int size, std::shared_ptr<Finder> finder)
-      : comm_(comm), rank_(rank), size_(size), finder_(std::move(finder)) {}
+  // device: of its memory.
+  Comm(hcccComm_t comm, int rank, int size, std::shared_ptr<Finder> finder, at::Device device = at::kCPU)
+      : comm_(comm), rank_(rank), size_(size), device_(device), finder_(std::move(finder)) {}
   ~Comm() { end(); }
   Comm(const Comm &) = delete;
   Comm &operator=(const Comm &) = delete;
@@ -79,6 +87,7 @@ class Comm {
     TORCH_CHECK(id.size() == sizeof where, "hccc: an id has ", sizeof where, " bytes");
     memcpy(&where, id.data(), sizeof where);
     hcccComm_t made = nullptr;
+    const InMemory of_host("cpu");
     check(library().hcccCommInitRank(&made, size, where, rank));
     return made;
   }
@@ -93,6 +102,10 @@ class Comm {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::shared_ptr<Finder> &finder() const { return finder_; }
+  const at::Device &device() const { return device_; }
+
+  // Sets the stream of the next calls, where memory is a device's.
+  void set_stream(void *stream) { stream_ = stream; }
 
   void set_timeout(Milliseconds timeout) {
     if (size_ == 1 || timeout == timeout_) return;
@@ -107,50 +120,50 @@ class Comm {
     if (size_ == 1) return reduce_alone(data, data, count, by);
     use("allreduce", -1, by.type, by.op);
     const Op op(by, handle());
-    check(library().hcccAllReduce(data, data, count, by.type, op.number, handle(), nullptr));
+    check(library().hcccAllReduce(data, data, count, by.type, op.number, handle(), stream_));
   }
   void reduce(const void *send, void *receive, size_t count, const Reduction &by, int root) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(send, receive, count, by);
     use("reduce", root, by.type, by.op);
     const Op op(by, handle());
-    check(library().hcccReduce(send, receive, count, by.type, op.number, root, handle(), nullptr));
+    check(library().hcccReduce(send, receive, count, by.type, op.number, root, handle(), stream_));
   }
   void reduce_scatter(const void *send, void *receive, size_t count, const Reduction &by) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(send, receive, count, by);
     use("reducescatter", -1, by.type, by.op);
     const Op op(by, handle());
-    check(library().hcccReduceScatter(send, receive, count, by.type, op.number, handle(), nullptr));
+    check(library().hcccReduceScatter(send, receive, count, by.type, op.number, handle(), stream_));
   }
   void broadcast(void *data, size_t count, hcccDataType_t of, int root) {
     if (size_ == 1 || !count) return;
     use("broadcast", root, of);
-    check(library().hcccBroadcast(data, data, count, of, root, handle(), nullptr));
+    check(library().hcccBroadcast(data, data, count, of, root, handle(), stream_));
   }
   void all_gather(const void *send, void *receive, size_t count, hcccDataType_t of) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
     use("allgather", -1, of);
-    check(library().hcccAllGather(send, receive, count, of, handle(), nullptr));
+    check(library().hcccAllGather(send, receive, count, of, handle(), stream_));
   }
   void gather(const void *send, void *receive, size_t count, hcccDataType_t of, int root) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
     use("gather", root, of);
-    check(library().hcccGather(send, receive, count, of, root, handle(), nullptr));
+    check(library().hcccGather(send, receive, count, of, root, handle(), stream_));
   }
   void scatter(const void *send, void *receive, size_t count, hcccDataType_t of, int root) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
     use("scatter", root, of);
-    check(library().hcccScatter(send, receive, count, of, root, handle(), nullptr));
+    check(library().hcccScatter(send, receive, count, of, root, handle(), stream_));
   }
   void all_to_all(const void *send, void *receive, size_t count, hcccDataType_t of) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
     use("alltoall", -1, of);
-    check(library().hcccAllToAll(send, receive, count, of, handle(), nullptr));
+    check(library().hcccAllToAll(send, receive, count, of, handle(), stream_));
   }
 
   // The uneven ones. A block of each rank follows the one before; lengths are in elements, zero too.
@@ -159,18 +172,18 @@ class Comm {
     const size_t own = lengths[static_cast<size_t>(rank_)];
     if (size_ == 1) return copy(send, receive, own, of);
     use("allgatherv", -1, of);
-    check(library().hcccAllGatherv(send, own, receive, lengths.data(), nullptr, of, handle(), nullptr));
+    check(library().hcccAllGatherv(send, own, receive, lengths.data(), nullptr, of, handle(), stream_));
   }
   void reduce_scatter_v(const void *send, void *receive, const Lengths &lengths, const Reduction &by) {
     if (size_ == 1) return reduce_alone(send, receive, lengths[0], by);
     use("reducescatterv", -1, by.type, by.op);
     const Op op(by, handle());
-    check(library().hcccReduceScatterv(send, lengths.data(), nullptr, receive, by.type, op.number, handle(), nullptr));
+    check(library().hcccReduceScatterv(send, lengths.data(), nullptr, receive, by.type, op.number, handle(), stream_));
   }
   void all_to_all_v(const void *send, const Lengths &sent, void *receive, const Lengths &received, hcccDataType_t of) {
     if (size_ == 1) return copy(send, receive, sent[0], of);
     use("alltoallv", -1, of);
-    check(library().hcccAllToAllv(send, sent.data(), nullptr, receive, received.data(), nullptr, of, handle(), nullptr));
+    check(library().hcccAllToAllv(send, sent.data(), nullptr, receive, received.data(), nullptr, of, handle(), stream_));
   }
 
   // Returns whether a library of one's own does a collective, at all ranks or at none.
@@ -205,19 +218,16 @@ class Comm {
   // Makes sends and receives, which go on together, and with those of other threads.
   void exchange(const std::vector<Message> &messages) {
     if (messages.empty()) return;
-    std::vector<hcccStatus_t> states(messages.size());
     check(library().hcccGroupStart());
-    for (size_t k = 0; k < messages.size(); ++k) {
-      const Message &one = messages[k];
+    for (const Message &one : messages) {
+      library().hcccGroupNotify(one.done, one.argument);
       const hcccResult_t put =
           one.sends ? library().hcccSendTagged(one.data, one.count, one.type, one.peer, one.tag, handle(), nullptr)
-                    : library().hcccRecvTagged(one.data, one.count, one.type, one.peer, one.tag, &states[k],
+                    : library().hcccRecvTagged(one.data, one.count, one.type, one.peer, one.tag, one.status,
                                                handle(), nullptr);
       if (put != hcccSuccess) break;  // the group's end returns the error
     }
     check(library().hcccGroupEnd());
-    for (size_t k = 0; k < messages.size(); ++k)
-      if (messages[k].source) *messages[k].source = states[k].source;
   }
 
   // Makes the communicator of some of the ranks; null where color is none.
@@ -234,6 +244,15 @@ class Comm {
     if (found == hcccSuccess) return c10d::ErrorType::SUCCESS;
     if (found == hcccTimeout) return c10d::ErrorType::TIMEOUT;
     return found == hcccRemoteError ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
+  }
+
+  // Throws DistBackendError where the communicator is lost, or a call was refused that nobody was told of.
+  void check_async() const {
+    const hcccComm_t comm = comm_;
+    if (!comm) return;
+    hcccResult_t found = hcccSuccess;
+    check(library().hcccCommGetAsyncError(comm, &found));
+    if (found != hcccSuccess) C10_THROW_ERROR(DistBackendError, std::string("hccc: ") + library().hcccGetLastError(comm));
   }
 
   // Returns the name of the library that the last collective ran by.
@@ -268,19 +287,25 @@ class Comm {
     return found;
   }
 
-  static void copy(const void *send, void *receive, size_t count, hcccDataType_t of) {
-    if (send != receive) memmove(receive, send, count * c10::elementSize(torchs(of)));
+  // Returns memory as a tensor.
+  static at::Tensor elements(const void *data, size_t count, at::ScalarType type, at::Device device) {
+    return at::for_blob(const_cast<void *>(data), {static_cast<int64_t>(count)})
+        .options(at::TensorOptions(type).device(device)).target_device(device).make_tensor();
+  }
+
+  void copy(const void *send, void *receive, size_t count, hcccDataType_t of) const {
+    if (send == receive) return;
+    const at::ScalarType type = torchs(of);
+    if (device_.is_cpu()) memmove(receive, send, count * c10::elementSize(type));
+    else elements(receive, count, type, device_).copy_(elements(send, count, type, device_), true);
   }
 
   // Reduces what one rank gives, which is multiplied or stays what it is.
-  static void reduce_alone(const void *send, void *receive, size_t count, const Reduction &by) {
+  void reduce_alone(const void *send, void *receive, size_t count, const Reduction &by) const {
     if (by.op != hcccPreMulSum) return copy(send, receive, count, by.type);
     const at::ScalarType type = torchs(by.type), wide = c10::isFloat8Type(type) ? at::kFloat : type;
-    const auto of = [&](const void *data, int64_t elements) {
-      return at::from_blob(const_cast<void *>(data), {elements}, at::TensorOptions(type));
-    };
-    const at::Tensor values = of(send, static_cast<int64_t>(count)), scalar = of(by.scalar.data(), 1);
-    of(receive, static_cast<int64_t>(count)).copy_(values.to(wide) * scalar.to(wide));
+    const at::Tensor scalar = elements(by.scalar.data(), 1, type, at::kCPU).to(wide).to(device_);
+    elements(receive, count, type, device_).copy_(elements(send, count, type, device_).to(wide) * scalar);
   }
 
   // The reduction of one call, which is made where it has a scalar.
@@ -311,6 +336,8 @@ class Comm {
 
   std::atomic<hcccComm_t> comm_;
   const int rank_, size_;
+  const at::Device device_;
+  void *stream_ = nullptr;  // of the device; of the host: none
   const std::shared_ptr<Finder> finder_;
   std::atomic<bool> ended_{false};
   Milliseconds timeout_{-1};

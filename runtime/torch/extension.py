@@ -17,6 +17,8 @@ from hccc.runtime.torch.installed import torch
 
 HERE = Path(__file__).parent
 _NAME = "hccc_c10d"  # as in PYBIND11_MODULE
+# The platform of the device layer that a type of PyTorch's devices is of.
+_PLATFORMS = {"cuda": "hip" if torch.version.hip else "cuda"}
 _LIBRARIES = ("torch_python", "torch_cpu", "c10")  # loaded already: found by their names
 
 
@@ -33,23 +35,31 @@ def _flags(torch_folder: Path) -> tuple[str, ...]:
     )
 
 
-def build() -> Path:
-    """Builds the extension, in one process while others wait, unless it was. Raises UserError
-    E412 to E414."""
+def build(source: Path = HERE / "c10d.cpp") -> Path:
+    """Builds an extension of PyTorch, in one process while others wait, unless it was. Raises
+    UserError E412 to E414."""
     folder = Path(torch.__file__).parent
     own = tuple(HERE.parent / room / "include" for room in ("communicator", "device"))
-    piece = Piece(HERE / "c10d.cpp", include=own, flags=_flags(folder))
+    piece = Piece(source, include=own, flags=_flags(folder))
     return build_pieces([piece], [f"-L{folder / 'lib'}", *(f"-l{name}" for name in _LIBRARIES)])
+
+
+def loaded(name: str, file: Path) -> Any:
+    """Loads the extension of a file; name: as in its PYBIND11_MODULE."""
+    loader = ExtensionFileLoader(name, str(file))
+    spec = spec_from_loader(name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 @cache
 def extension() -> Any:
     """Loads the extension, once. Raises UserError E412 to E414."""
-    loader = ExtensionFileLoader(_NAME, str(build()))
-    spec = spec_from_loader(_NAME, loader)
-    assert spec
-    module = module_from_spec(spec)
-    loader.exec_module(module)
+    module = loaded(_NAME, build())
     connect_streams()
     module.open(runtime_library().handle, device_layer().handle)
+    for kind, platform in _PLATFORMS.items():
+        module.set_platform(kind, platform)
     return module

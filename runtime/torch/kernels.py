@@ -16,7 +16,7 @@ from hccc.ir import catalogue_json
 from hccc.ir.collective import Collective, spelled
 from hccc.ir.names import PLAN_FILE
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
-from hccc.runtime.communicator.kernels import built
+from hccc.runtime.communicator.kernels import built, has_kernels
 
 VARIABLE = "HCCC_LIBRARIES"
 
@@ -68,13 +68,18 @@ def additions() -> int:
 class Finder:
     """The libraries of one group, each found once for a type and a reduction."""
 
-    def __init__(self, group: str, n_ranks: int) -> None:
-        self._group, self._n_ranks = group, n_ranks
+    def __init__(self, group: str, n_ranks: int, platform: str = "cpu") -> None:
+        self._group, self._n_ranks, self._platform = group, n_ranks, platform
         self._found: set[Path] = set()
 
     def of(self, n_ranks: int) -> Finder:
         """Makes the finder of a group that is split from this one."""
         return Finder(self._group, n_ranks)
+
+    def on(self, platform: str) -> Finder:
+        """Makes the finder of the same group for memory of a GPU's platform: of directories that
+        have kernels for it."""
+        return Finder(self._group, self._n_ranks, platform)
 
     def __call__(self, collective: str, root: int, type_: int, op: int) -> list[str]:
         """Builds the libraries that fit a call, and lists those that were not listed before, in
@@ -84,7 +89,7 @@ class Finder:
         for one in _ADDED:
             if one.group in (None, self._group) and self._fits(one.place, collective, root):
                 reduction = REDUCTIONS[op] if op >= 0 else "sum"
-                file = built(one.place, [TYPES[type_]], [reduction]).resolve()
+                file = built(one.place, [TYPES[type_]], [reduction], self._platform).resolve()
                 if file not in self._found:
                     self._found.add(file)
                     files.append(str(file))
@@ -96,4 +101,5 @@ class Finder:
             (found.op, found.uneven) == spelled(collective.replace("_", ""))
             and found.n_ranks == self._n_ranks
             and (root < 0 or found.root == root)
+            and (self._platform == "cpu" or has_kernels(place, self._platform))
         )

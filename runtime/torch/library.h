@@ -13,11 +13,12 @@ namespace hccc_torch {
 #define HCCC_TORCH_CALLS(CALL)                                                                  \
   CALL(hcccGetLastError) CALL(hcccCommInitRank) CALL(hcccCommSplit) CALL(hcccCommLoad) CALL(hcccCommCan) \
   CALL(hcccCommSetTimeout) CALL(hcccCommGetAsyncError) CALL(hcccCommDestroy) CALL(hcccCommAbort) \
-  CALL(hcccRedOpCreatePreMulSum) CALL(hcccRedOpDestroy) CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccAllReduce) CALL(hcccAllGather)                  \
+  CALL(hcccRedOpCreatePreMulSum) CALL(hcccRedOpDestroy) CALL(hcccMemAlloc) CALL(hcccMemFree) CALL(hcccSetMemory) \
+  CALL(hcccAllReduce) CALL(hcccAllGather)                                                        \
   CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)                 \
   CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccAllGatherv)                         \
   CALL(hcccReduceScatterv) CALL(hcccAllToAllv) CALL(hcccGroupStart) CALL(hcccGroupEnd)          \
-  CALL(hcccGroupCancel) CALL(hcccCommQuery) CALL(hcccCommLibrary) CALL(hcccSendTagged) CALL(hcccRecvTagged)
+  CALL(hcccGroupCancel) CALL(hcccGroupNotify) CALL(hcccCommQuery) CALL(hcccCommLibrary) CALL(hcccSendTagged) CALL(hcccRecvTagged)
 #define HCCC_TORCH_DEVICE_CALLS(CALL)                                                       \
   CALL(hcccrtGetPlatform) CALL(hcccrtSetPlatform) CALL(hcccrtSetPlatformAuto)               \
   CALL(hcccrtStreamCreateWithFlags) CALL(hcccrtStreamDestroy) CALL(hcccrtLaunchHostFunc)    \
@@ -53,6 +54,15 @@ inline void check(hcccResult_t result) {
   if (result == hcccSuccess) return;
   C10_THROW_ERROR(DistBackendError, std::string("hccc: ") + library().hcccGetLastError(nullptr));
 }
+
+// Has this thread's allocations and communicators be in memory of a platform, while it lives.
+class InMemory {
+ public:
+  explicit InMemory(const char *platform, int device = 0) { check(library().hcccSetMemory(platform, device)); }
+  ~InMemory() { library().hcccSetMemory(nullptr, 0); }
+  InMemory(const InMemory &) = delete;
+  InMemory &operator=(const InMemory &) = delete;
+};
 
 inline void check_device(hcccrtError_t error) {
   TORCH_CHECK(error == hcccrtSuccess, "hccc: a stream of the device layer failed: ",

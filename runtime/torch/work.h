@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm.h"
@@ -33,16 +34,20 @@ class HcccWork : public c10d::Work {
         queue_(std::move(queue)),
         body_(std::move(body)) {}
 
-  // A send or receive, which goes on with others that are waiting with it.
+  // A send or receive, which goes on with others that are waiting with it. prepare: before it begins; may be null.
   HcccWork(int rank, c10d::OpType type, const char *title, const at::Tensor &tensor, std::shared_ptr<Queue> queue,
-           const Message &message, Body finish)
+           const Message &message, Body prepare, Body finish)
       : HcccWork(rank, type, title, {tensor}, {tensor}, std::move(queue), std::move(finish)) {
     message_ = message;
-    source_ = message.peer;
-    if (!message.sends) message_->source = &source_;
+    prepare_ = std::move(prepare);
+    status_.source = message.peer;
+    if (!message.sends) message_->status = &status_;
+    if (!tensor.device().is_cpu()) return;  // copies that wait for a device keep no other message
+    message_->done = [](void *work) { static_cast<HcccWork *>(work)->end(nullptr); };
+    message_->argument = this;
   }
 
-  int sourceRank() const override { return message_ && !message_->sends ? source_ : Work::sourceRank(); }
+  int sourceRank() const override { return message_ && !message_->sends ? status_.source : Work::sourceRank(); }
   bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override { return results_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
@@ -50,15 +55,32 @@ class HcccWork : public c10d::Work {
  private:
   friend class Queue;
 
+  // Lists the device of the tensors, unless it is the host.
+  std::vector<c10::Device> devices() const {
+    if (results_.empty() || results_[0].device().is_cpu()) return {};
+    return {results_[0].device()};
+  }
+  // Ends the work, once: with what is left to do, unless it failed.
+  void end(std::exception_ptr error) {
+    if (ended_.exchange(true)) return;
+    const Body body = std::exchange(body_, nullptr);
+    try {
+      if (!error && body) body();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finish(error);
+  }
   // Sets the future, once, if there is one and the work is done.
   void set_future();
 
   std::vector<at::Tensor> results_;
   std::shared_ptr<Queue> queue_;
-  Body body_;
+  Body prepare_, body_;
   std::optional<Message> message_;
-  int source_ = ANY_PEER;
+  hcccStatus_t status_{};
   std::atomic<bool> begun_{false};
+  std::atomic<bool> ended_{false};
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool future_set_ = false;
 };
@@ -129,6 +151,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // makes after a send to this rank.
   static constexpr std::chrono::milliseconds PAUSE{1};
   static constexpr size_t MOST_STREAMS = 16;  // of messages
+  static constexpr size_t FEW = 16;           // messages
 
   struct Told {
     std::shared_ptr<Queue> queue;
@@ -192,8 +215,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
     return queues;
   }
 
-  // Runs the first work, after the one that runs; of messages all that wait. False: none is left, or
-  // `unless` has begun.
+  // Runs the first work, after the one that runs; of messages all that wait, of many those up to `unless`: who
+  // waits for one waits for all that it runs. False: none is left, or `unless` has begun.
   bool run_one(const HcccWork *unless) {
     std::vector<WorkPtr> works;
     {
@@ -201,11 +224,12 @@ class Queue : public std::enable_shared_from_this<Queue> {
       {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (works_.empty() || (unless && unless->begun_)) return false;
+        const bool few = works_.size() <= FEW;
         do {
           works.push_back(std::move(works_.front()));
           works_.pop_front();
           works.back()->begun_ = true;
-        } while (exchanges_ && !works_.empty());
+        } while (exchanges_ && !works_.empty() && (few || !unless || !unless->begun_));
       }
       std::exception_ptr error;
       try {
@@ -218,7 +242,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
       } catch (...) {
         error = std::current_exception();
       }
-      for (const WorkPtr &work : works) work->finish(error);
+      for (const WorkPtr &work : works) work->end(error);
     }
     for (const WorkPtr &work : works) work->set_future();  // callbacks may wait for the next work
     return true;
@@ -226,14 +250,19 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   void run(const std::vector<WorkPtr> &works, uint64_t number) {
     std::vector<Message> messages;
-    for (const WorkPtr &work : works)
-      if (work->message_) messages.push_back(*work->message_);
-    if (exchanges_) exchanges_->make(messages, number);
+    std::exception_ptr unprepared;
     for (const WorkPtr &work : works) {
-      const HcccWork::Body body = std::move(work->body_);
-      work->body_ = nullptr;
-      body();
+      const HcccWork::Body prepare = std::exchange(work->prepare_, nullptr);
+      try {
+        if (prepare) prepare();
+      } catch (...) {
+        unprepared = std::current_exception();
+      }
+      if (work->message_) messages.push_back(*work->message_);
     }
+    if (unprepared) messages.clear();  // the number is used all the same
+    if (exchanges_) exchanges_->make(messages, number);
+    if (unprepared) std::rethrow_exception(unprepared);
   }
 
   const std::optional<Exchanges> exchanges_;
@@ -264,7 +293,7 @@ inline c10::intrusive_ptr<c10::ivalue::Future> HcccWork::getFuture() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!future_)
-      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices());
   }
   set_future();
   return future_;

@@ -349,6 +349,27 @@ def computing() -> None:
             assert torch.equal(got, torch.full_like(got, float(before)))
 
 
+def apart() -> None:
+    """Has messages that were made together done one by one: the first is awaited before the other
+    rank sends the rest."""
+    r, go = dist.get_rank(), torch.zeros(1)
+    parts = [torch.full((5000,), float(k)) for k in range(40)]
+    if r == 0:
+        dist.send(parts[0], 1)
+        dist.recv(go, 1, tag=1)
+        for work in [dist.isend(one, 1) for one in parts[1:]]:
+            work.wait()
+    if r == 1:
+        got = [torch.zeros(5000) for _ in parts]
+        works = [dist.irecv(one, 0) for one in got]
+        works[0].wait()
+        assert torch.equal(got[0], parts[0])
+        dist.send(go, 0, tag=1)
+        for work in works:
+            work.wait()
+        assert torch.equal(torch.stack(got), torch.stack(parts))
+
+
 def coalesced() -> None:
     n = _size()
     for asynchronous in (False, True):
@@ -418,6 +439,10 @@ def _reached(x: Any) -> bool:
 
 
 def registered() -> None:
+    for shape in ((2, 3), ((2, 3),), ([2, 3],), (torch.Size([2, 3]),)):
+        y = hccc.torch.empty(*shape, dtype=torch.int32)
+        assert (y.shape, y.dtype, int(y.sum())) == (torch.Size([2, 3]), torch.int32, 0)
+    assert hccc.torch.empty(()).shape == hccc.torch.empty().shape == torch.Size([])
     x = hccc.torch.empty(3, 4, dtype=torch.float64)
     assert x.shape == (3, 4)
     assert x.dtype == torch.float64

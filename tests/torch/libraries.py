@@ -44,14 +44,14 @@ def _rows(op: OpType, n: int, root: int) -> tuple[Sequence[Row], int]:
             return [(s, d, k, d, 1, COPY) for k, s, d in _pairs(n) if s == root], n
 
 
-def environment(n: int, place: Path) -> dict[str, str]:
+def environment(n: int, place: Path, *, gathers: bool = False) -> dict[str, str]:
     """Writes the kernels of groups of up to n ranks, and returns the variables that have only these
-    run."""
-    places = [str(_emitted(size, place)) for size in range(2, n + 1)]
+    run. gathers: with Allgatherv, else that goes by messages."""
+    places = [str(_emitted(size, place, gathers)) for size in range(2, n + 1)]
     return {"HCCC_LIBRARIES": os.pathsep.join(places), "HCCC_STANDARD": "0"}
 
 
-def _emitted(n: int, folder: Path) -> Path:
+def _emitted(n: int, folder: Path, gathers: bool) -> Path:
     """Writes the kernels of all collectives of n ranks, each in a directory of its own."""
     place = folder / str(n)
     place.mkdir(exist_ok=True)
@@ -62,7 +62,8 @@ def _emitted(n: int, folder: Path) -> Path:
         name = f"{op.value.lower()}_{n}" + (f"_{root}" if op in ROOTED else "")
         made: Program = plans.program(name, op, n, rows, chunks=chunks, root=root)
         plans.written(plans.compiled(made), place / name)
-        if op in (OpType.ALLTOALL, OpType.REDUCESCATTER):  # Allgatherv goes by messages then
+        uneven_too = (OpType.ALLTOALL, OpType.REDUCESCATTER)
+        if op in uneven_too or (gathers and op is OpType.ALLGATHER):
             blocks = replace(made.collective, uneven=True)
             uneven = replace(made, name=f"{op.value.lower()}v_{n}", collective=blocks)
             plans.written(plans.compiled(uneven), place / uneven.name)

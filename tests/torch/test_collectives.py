@@ -26,7 +26,7 @@ MORE = (
         "profiled",
         "functional",
     ),
-    *("monitored", "sparse", "refused", "allocated", "split", "two_backends"),
+    *("monitored", "sparse", "refused", "allocated", "split", "two_backends", "apart"),
 )
 ALL = (*COLLECTIVES, *MORE)
 
