@@ -224,8 +224,13 @@ void Messages::take_begun() {
 
 // Notes that a message of an exchange is done.
 void Messages::ended(Exchange &exchange, const Message &message) {
-  --open_;
   if (message.done) message.done(message.argument);
+  closed(exchange);
+}
+
+// Notes that nothing more comes of a message.
+void Messages::closed(Exchange &exchange) {
+  --open_;
   if (!--exchange.open) any_done_ = true;
 }
 
@@ -580,7 +585,7 @@ void Messages::withdraw() {
   for (Exchange *one : exchanges_) one->withdrawn = one->open != 0;
   for (Sending &one : sending_) {
     if (!one.in->withdrawn) continue;
-    if (one.phase != Phase::DONE) this->ended(*one.in);
+    if (one.phase != Phase::DONE) closed(*one.in);
     one.phase = Phase::DONE;
     if (one.place == UNSENT) continue;
     const auto last = std::find_if(withdrawn_.rbegin(), withdrawn_.rend(), [&](const Withdrawn &its) { return its.to == one.of->peer; });
@@ -588,7 +593,7 @@ void Messages::withdraw() {
     else withdrawn_.push_back({one.place, 1, one.of->peer});
   }
   for (Receiving &one : receiving_) {
-    if (one.in->withdrawn && one.phase != Phase::DONE) this->ended(*one.in);
+    if (one.in->withdrawn && one.phase != Phase::DONE) closed(*one.in);
     if (one.in->withdrawn) one.phase = Phase::DONE;
   }
 }
@@ -606,7 +611,7 @@ void Messages::withdraw_told(Exchange &exchange) {
   }
   const auto drop_waiting = [&](auto &all) {
     for (auto &one : all)
-      if (in(Phase::WAITING)(one)) one.phase = Phase::DONE, ended(exchange, *one.of);
+      if (in(Phase::WAITING)(one)) one.phase = Phase::DONE, closed(exchange);
   };
   drop_waiting(sending_), drop_waiting(receiving_);
   exchange.withdrawn = true;

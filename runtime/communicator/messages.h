@@ -140,6 +140,7 @@ class Messages {
   void take_begun();
   void remove_done();
   void ended(Exchange &exchange, const Message &message);
+  void closed(Exchange &exchange);
   unsigned turns_to_spin() const;
   bool step(bool all);
   bool announce(Sending &sending);
