@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <utility>
 
 #include "engine.h"
@@ -97,6 +98,14 @@ int rank_of(mpi::Handle comm) {
   int rank = -1;
   must(of_mpi().Comm_rank(comm, &rank));
   return rank;
+}
+
+// Unlinks the shared memory of MPICH, which all ranks of the host have mapped: MPI is never finalized, and
+// its names would stay.
+void unlink_segments() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (const size_t at = line.find("/dev/shm/mpich_shm_"); at != std::string::npos) unlink(line.c_str() + at);
 }
 
 class MpiComm : public hccc_vendor_comm {
@@ -201,6 +210,9 @@ class MpiComm : public hccc_vendor_comm {
     if (n != n_ranks || me != rank)
       throw Error(hcccSystemError, library_name + text_of(" took rank %d of %d for %d of %d: it does not ask its "
                                                           "launcher by PMI-1", rank, n_ranks, me, n));
+    std::vector<char> met(static_cast<size_t>(n_ranks));
+    meeting->gather(met.data(), 1, TimeLeft(limit));
+    unlink_segments();
   }
 
   void make_of_world(const std::vector<std::string> &told) {
