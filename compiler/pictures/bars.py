@@ -37,7 +37,7 @@ class Bars:
 
     A bar waits from `begin` until `ready`, and works, `share` of the time, until `end`: f8[n] each.
     primitive: the first, merged: the number of primitives in it, batches: the micro-batches of one
-    in it, 1 if they are not looked at: i8[n] each. marks: f8, the times when within a bar one
+    in it, 1 if they are not looked at: i8[n] each. members: all primitives of each. marks: f8, the times when within a bar one
     micro-batch ends and the next begins.
     """
 
@@ -49,6 +49,7 @@ class Bars:
     kind: I8
     merged: I8
     batches: I8
+    members: tuple[I8, ...]
     marks: F8
 
     def next_ready(self, i: int) -> float:
@@ -99,7 +100,7 @@ def bars(run: Run, texts: PrimitiveText, block: int, detail: Detail) -> Bars:
     cut = np.flatnonzero(new)
     if not len(cut):
         none, no = np.zeros(0), np.zeros(0, np.int64)
-        return Bars(none, none, none, none, no, no, no, no, none)
+        return Bars(none, none, none, none, no, no, no, no, (), none)
     last = np.r_[cut[1:], len(found)] - 1
     total = np.add.reduceat(busy, cut)
     length = np.maximum(end[last] - ready[cut], 1e-12)
@@ -116,6 +117,7 @@ def bars(run: Run, texts: PrimitiveText, block: int, detail: Detail) -> Bars:
         texts.kind[primitive],
         merged,
         batches,
+        tuple(np.unique(each) for each in np.split(found.primitive, cut[1:])),
         marks,
     )
 

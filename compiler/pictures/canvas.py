@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,7 +25,7 @@ from matplotlib.path import Path
 from hccc.base.shown import brief
 from hccc.ir.text import clean
 from hccc.pictures.palette import FAINT, INK, PAPER
-from hccc.pictures.svg import TIP, compact
+from hccc.pictures.svg import MARK, Mark, View, compact
 
 SMALL, NORMAL, LARGE = 8.0, 9.0, 12.0  # points of text; nothing is written smaller
 DPI = 200  # of a PNG
@@ -105,7 +105,7 @@ def settings() -> Iterator[None]:
 
 class Sheet:
     """A figure of `width` by `height` inches, in one coordinate system of inches from its lower
-    left corner. `tips` are shown where the pointer rests."""
+    left corner. `marks` say what a page knows of artists, `view` what it can zoom into."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width, self.height = width, height
@@ -114,22 +114,41 @@ class Sheet:
         self.axes = self.figure.add_axes((0, 0, 1, 1))
         self.axes.set(xlim=(0, width), ylim=(0, height))
         self.axes.axis("off")
-        self.tips: list[str] = []
+        self.marks: list[Mark] = []
+        self.view: View | None = None
+        self._viewed = False
 
     def plot(self, left: float, bottom: float, width: float, height: float) -> Axes:
         """Adds axes of their own, placed in inches."""
         box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
         return self.figure.add_axes(box)
 
-    def tip(self, text: str) -> str:
-        """Returns the gid of an artist that explains itself with `text`."""
-        self.tips.append(clean(text, 400))
-        return f"{TIP}{len(self.tips) - 1}"
+    def set_view(self, at: tuple[float, float, float, float], data: Mapping[str, str]) -> None:
+        """Makes (x, y, width, height) what a page can zoom into. data: attributes for its script."""
+        x, y, w, h = at
+        self.view = View(72 * x, 72 * (self.height - y - h), 72 * w, 72 * h, data)
+
+    @contextmanager
+    def viewed(self) -> Iterator[None]:
+        """Puts what is drawn within it into the view."""
+        before, self._viewed = self._viewed, True
+        try:
+            yield
+        finally:
+            self._viewed = before
+
+    def _marked(self, text: str = "", data: Mapping[str, str] | None = None) -> str | None:
+        """Returns the gid of an artist with a tip and attributes, or of one of the view; None for
+        the others."""
+        if not text and not data and not self._viewed:
+            return None
+        self.marks.append(Mark(clean(text, 400), data or {}, self._viewed))
+        return f"{MARK}{len(self.marks) - 1}"
 
     def text(self, x: float, y: float, text: str, points: float = SMALL, **style: Any) -> None:
         """Draws one line of text; `ha`, `va`, `color`, `weight` as in matplotlib."""
         style = {"ha": "center", "va": "center", "color": INK} | style
-        self.axes.text(x, y, clean(text, 240), fontsize=points, **style)
+        self.axes.text(x, y, clean(text, 240), fontsize=points, gid=self._marked(), **style)
 
     def box(
         self,
@@ -139,10 +158,12 @@ class Sheet:
         *,
         round: float = 0.05,
         line: float = 0.8,
-        tip: str | None = None,
+        tip: str = "",
+        data: Mapping[str, str] | None = None,
         **style: Any,
     ) -> None:
-        """Draws a box at (x, y, width, height)."""
+        """Draws a box at (x, y, width, height). `tip` is shown where the pointer rests, `data` are
+        attributes for the page's script."""
         x, y, w, h = at
         style |= {"facecolor": fill, "edgecolor": edge, "linewidth": line, "clip_on": False}
         shape = (
@@ -150,8 +171,7 @@ class Sheet:
             if round
             else Rectangle((x, y), w, h, **style)
         )
-        if tip:
-            shape.set_gid(self.tip(tip))
+        shape.set_gid(self._marked(tip, data))
         self.axes.add_patch(shape)
 
     def line(
@@ -163,7 +183,7 @@ class Sheet:
         **style: Any,
     ) -> None:
         """Draws a line through points; `width` in points."""
-        looks: Any = {"solid_capstyle": "round", "clip_on": False} | style
+        looks: Any = {"solid_capstyle": "round", "clip_on": False, "gid": self._marked()} | style
         self.axes.plot(xs, ys, color=colour, linewidth=width, **looks)
 
     def curve(
@@ -197,7 +217,7 @@ class Sheet:
         matplotlib.rcParams["svg.hashsalt"] = f"hccc {name}"  # ids of two pictures never meet
         self.figure.savefig(raw, format="svg", facecolor=PAPER, metadata=metadata)
         title, says = clean(title), clean(says, 1000)
-        svg = compact(raw.getvalue(), name, title, says, self.tips)
+        svg = compact(raw.getvalue(), name, title, says, self.marks, self.view)
         return Picture(name, title, says, svg, self.figure)
 
 

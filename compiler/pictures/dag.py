@@ -30,6 +30,7 @@ from hccc.pictures.canvas import (
 from hccc.pictures.chunk_classes import ChunkClass, chunk_classes
 from hccc.pictures.legend import LegendEntry, draw_legend
 from hccc.pictures.routes import BoxColumn, EdgeRoutes, Point
+from hccc.pictures.source_lines import of_lines
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
 HEAD = 8
@@ -43,11 +44,13 @@ Boxes = dict[str, tuple[float, float, float]]  # x of the left edge, y of the mi
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A box: one transfer, or several that are not drawn one by one (`op` None)."""
+    """A box: one transfer, from one line of the program, or several that are not drawn one by one
+    (`op` None, `line` 0)."""
 
     label: str
     op: Op | None
     tip: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[in
         op, label = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
         tip = f"{_OPS[op][0]} {label}, step {t['step']}, line {t['line']}"
         name[task] = str(task)
-        d.nodes[str(task)] = Node(label, op, tip)
+        d.nodes[str(task)] = Node(label, op, tip, int(t["line"]))
     d.layers.append([str(task) for task in drawn])
     if len(drawn) < len(layer):
         more = f"+ {len(layer) - len(drawn):,} more"
@@ -277,7 +280,7 @@ def _draw(
         colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
         fill = palette.tint(colour, 0.28) if node.op is not None else palette.PAPER
         style = "-" if node.op is not None else "--"
-        sheet.box(at, fill, colour, tip=node.tip, line=1.1, linestyle=style)
+        sheet.box(at, fill, colour, tip=node.tip, data=of_lines([node.line]), line=1.1, linestyle=style)
         sheet.text(x + w / 2, y + down, node.label)
 
 

@@ -40,8 +40,28 @@ class ProofLine:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadlineFigure:
+    """A figure of the page's head: its name, its value, and a sentence on it."""
+
+    name: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLine:
+    """A line of the program; `gap`: it stands for lines that are left out."""
+
+    number: int
+    text: str
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """The content of a report, in the order of the page.
+
+    `program` stands beside the first picture whose parts come of its lines.
 
     `options` and `figures` are pairs of a name and a value. `missing` has a pair for each picture
     that could not be drawn: its name, and the reason.
@@ -49,6 +69,8 @@ class Page:
 
     title: str
     summary: str
+    headline: Sequence[HeadlineFigure] = ()
+    program: Sequence[ProgramLine] = ()
     options: Sequence[tuple[str, str]] = ()
     figures: Sequence[tuple[str, str]] = ()
     proofs: Sequence[ProofLine] = ()
@@ -58,11 +80,19 @@ class Page:
     explanation: str = ""
     version: str = field(default=__version__)
 
+    @property
+    def beside(self) -> str:
+        """The name of the picture beside the program; empty if there is none."""
+        named = {picture.name for picture in self.pictures}
+        found = (name for name in LINED if name in named)
+        return next(found, "") if self.program else ""
+
     def svg(self, picture: Picture) -> Markup:
         """Returns the markup of a picture; its texts were escaped when it was drawn."""
         return Markup(inline(picture))
 
 
+LINED = ("timeline", "pipeline", "dag")
 HEADINGS = {
     "topology": "Cluster",
     "dag": "Dependencies",

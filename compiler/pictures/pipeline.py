@@ -20,6 +20,7 @@ from hccc.pictures import palette
 from hccc.pictures.canvas import NOTE, SMALL, Picture, Sheet, settings, width_around, width_of
 from hccc.pictures.grid import ClassGrid, ClassRow, ResourceGrid, ResourceRow, class_grid, grid
 from hccc.pictures.legend import LegendEntry, draw_legend
+from hccc.pictures.source_lines import of_lines
 
 ROWS, NUMBERED = 36, 40  # drawn at most: rows, and columns that are a sub-pipeline each
 GROUPED = 16  # columns of several sub-pipelines, at most
@@ -108,7 +109,7 @@ def _cells(sheet: Sheet, value: Pipeline, row: ResourceRow, at: tuple[float, flo
         what, colour = _COLOURS[Op(op)]
         tip = f"{what} {t['src'][task]} → {t['dst'][task]}, chunk {chunk}, sub-pipeline {sub}"
         box = (left + cell * sub + 0.01, y + 0.02, cell - 0.02, ROW - 0.04)
-        sheet.box(box, palette.tint(colour, 0.35), colour, round=0.02, line=0.6, tip=tip)
+        sheet.box(box, palette.tint(colour, 0.35), colour, round=0.02, line=0.6, tip=tip, data=of_lines([int(t["line"][task])]))
         if width_of(str(chunk), SMALL) < cell - 0.02:
             sheet.text(left + cell * (sub + 0.5), y + ROW / 2 - 0.005, str(chunk))
 

@@ -11,6 +11,7 @@ from hccc.pictures.primitive_text import PrimitiveText
 from hccc.sim.simulate import Run
 
 STEP = 1.2345e-4  # of the whole time: what times may differ by and count as the same
+EACH = 24  # rows: so many show every rank, alike or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,13 @@ class ShownRanks:
 def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> ShownRanks:
     """Returns the ranks that `most` rows have room for. O(primitives).
 
-    These are all ranks if their blocks fit; else one of each kind, the kinds with most of the
-    critical path first.
+    These are all ranks if their blocks are few (EACH); else one of each kind, the kinds with most
+    of the critical path first.
     """
     plan = run.machine.plan
     ends = starts(plan.n_tb).tolist()
     weight = np.bincount(texts.rank[critical // run.batches], minlength=plan.n_ranks)
-    whole = ends[-1] <= most
+    whole = ends[-1] <= min(most, EACH)
     groups = [[r] for r in range(plan.n_ranks)] if whole else _alike(run, texts)
     groups = [g for g in groups if ends[g[0]] < ends[g[0] + 1]]
     groups.sort(key=lambda g: (-int(weight[g].max()), g[0]))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hccc.pictures.palette import dark
 
 FONTS = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-TIP = "tip-"
+MARK = "mark-"
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _STEP = r"(-?[\d.]+) (-?[\d.]+)"
 _RECTANGLE = re.compile(rf"M{_STEP}L{_STEP}L{_STEP}L{_STEP}z")
@@ -21,11 +22,39 @@ _FONT = re.compile(r"(?P<weight>bold|\d00)?\s*(?P<size>[\d.]+px) .*")
 _COLOURED = ("fill", "stroke")
 
 
-def compact(raw: str, name: str, title: str, label: str, tips: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An artist's `tip`, shown where the pointer rests, and attributes for the page's script;
+    `viewed`: it lies in the view."""
+
+    tip: str
+    data: Mapping[str, str]
+    viewed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of a drawing that a page can zoom into, in points from the upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    data: Mapping[str, str]
+
+
+def compact(
+    raw: str,
+    name: str,
+    title: str,
+    label: str,
+    marks: Sequence[Mark],
+    view: View | None = None,
+) -> str:
     """Returns the drawing `raw`, as matplotlib writes it, as a document of its own. O(its length).
 
-    title, label: a name, and a description in a sentence; tips: the text of the group with the id
-    `tip-<i>`, shown where the pointer rests.
+    title, label: a name, and a description in a sentence; marks: of the group with the id
+    `mark-<i>`; what lies in the view becomes an `<svg>` inside the other, of the same scale.
     """
     root = ET.fromstring(raw)
     for element in root.iter():
@@ -41,7 +70,10 @@ def compact(raw: str, name: str, title: str, label: str, tips: Sequence[str]) ->
     for element in root.iter():
         _shorten(element)
         _classify(element, name, classes)
-    _ungroup(root, tips, _referred(root))
+    viewed: list[ET.Element] = []
+    _ungroup(root, marks, _referred(root), viewed)
+    if view is not None:
+        root.append(_nested(view, viewed))
     root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "class": name}
     root.attrib["aria-label"] = label
     heading, style = ET.Element("title"), ET.Element("style")
@@ -114,18 +146,37 @@ def _referred(root: ET.Element) -> set[str]:
     return found
 
 
-def _ungroup(parent: ET.Element, tips: Sequence[str], kept: set[str]) -> None:
-    """Replaces groups by their content, and puts tips into the elements that they explain."""
+def _nested(view: View, inside: Sequence[ET.Element]) -> ET.Element:
+    """Returns the element of a view: what is inside keeps its place."""
+    place = [f"{value:.2f}" for value in (view.x, view.y, view.width, view.height)]
+    nested = ET.Element("svg", dict(zip(("x", "y", "width", "height"), place, strict=True)))
+    nested.attrib |= {"viewBox": " ".join(place), "preserveAspectRatio": "none"}
+    nested.attrib |= {"overflow": "visible", **view.data}
+    nested.extend(inside)
+    return nested
+
+
+def _ungroup(
+    parent: ET.Element, marks: Sequence[Mark], kept: set[str], viewed: list[ET.Element]
+) -> None:
+    """Replaces groups by their content, puts marks into the elements that they explain, and moves
+    those in the view to `viewed`."""
     children: list[ET.Element] = []
     for element in parent:
-        _ungroup(element, tips, kept)
+        _ungroup(element, marks, kept, viewed)
         name = element.get("id", "")
         if name not in kept:
             element.attrib.pop("id", None)
-        if name.startswith(TIP) and len(element):
-            tip = ET.Element("title")
-            tip.text = tips[int(name.removeprefix(TIP))]
-            element[0].insert(0, tip)
+        if name.startswith(MARK) and len(element):
+            mark = marks[int(name.removeprefix(MARK))]
+            element[0].attrib |= mark.data
+            if mark.tip:
+                tip = ET.Element("title")
+                tip.text = mark.tip
+                element[0].insert(0, tip)
+            if mark.viewed:
+                viewed += list(element)
+                continue
         plain = element.tag == "g" and not element.attrib
         children += list(element) if plain else [element]
     parent[:] = children

@@ -1,19 +1,21 @@
 """timeline: the picture of a Run: a row for every thread block, bars for its primitives, the
 critical path; and a row for the proxy of a rank, with its transfers over the network.
 
-Ranks with the same timeline are drawn once.
+Ranks with the same timeline are drawn once, and the critical path of all of them runs along the
+rows of the one that is drawn. While it waits for the network, it runs along the proxy's row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from hccc.ir import text
-from hccc.ir.arrays import B1, I8, starts
+from hccc.ir.arrays import B1, I8, Csr, starts
+from hccc.ir.program import Program
 from hccc.pictures import palette
 from hccc.pictures.bars import Bars, Detail, bars, detail_of
 from hccc.pictures.canvas import NORMAL, NOTE, SMALL, Picture, Sheet, settings, width_of
@@ -21,7 +23,8 @@ from hccc.pictures.carriage import Carriage, carriage
 from hccc.pictures.legend import LegendEntry, draw_legend
 from hccc.pictures.primitive_text import LOOKS, PrimitiveRole, PrimitiveText, primitive_text
 from hccc.pictures.rows import RankRows, ShownRanks, shown_ranks
-from hccc.sim.critical import critical_path
+from hccc.pictures.source_lines import lines_of_rank, of_lines, source_lines
+from hccc.sim.critical import critical_path, crossings
 from hccc.sim.simulate import Run
 
 ROWS = 56  # blocks that are drawn at most
@@ -31,8 +34,11 @@ APART = 2e-3  # of the whole time: gaps between bars of a proxy, at least
 
 
 @settings()
-def timeline(run: Run, note: str = "") -> Picture:
-    """Draws a Run. `note`: a line to add below it. O(instances); the drawing is bounded."""
+def timeline(run: Run, note: str = "", program: Program | None = None) -> Picture:
+    """Draws a Run. O(instances); the drawing is bounded.
+
+    note: a line to add below it; program: what the plan was compiled from, for the lines of bars.
+    """
     plan = run.machine.plan
     texts = primitive_text(plan)
     path = critical_path(run)
@@ -55,9 +61,14 @@ def timeline(run: Run, note: str = "") -> Picture:
     draw_legend(sheet, [_legend(run, texts, drawn, bool(proxies))], height - 0.82)
     scale = _Scale(left, WIDE / max(run.time, 1e-12), run.launch)
     top = height - 1.15
-    _axis(sheet, run, scale, top, ROW * n_rows)
-    middles = _draw_ranks(sheet, run, texts, chosen, proxies, scale, top, detail)
-    _draw_path(sheet, run, path, middles, scale)
+    tall = ROW * n_rows
+    sheet.set_view((left, top - tall, WIDE, tall + 0.2), {"data-us": f"{run.time:.6g}"})
+    with sheet.viewed():
+        _axis(sheet, run, scale, top, tall)
+    found = _Found(run, texts, source_lines(texts, program), proxies, detail)
+    places = _draw_ranks(sheet, found, chosen, scale, top)
+    with sheet.viewed():
+        _draw_path(sheet, run, path, places, scale)
     sheet.notes(notes, 0.3)
     return sheet.picture("timeline", head, f"{head}, {says}.")
 
@@ -72,35 +83,60 @@ class _Scale:
         return self.left + (us + self.launch) * self.per_us
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What rows are drawn from. lines: of each primitive; proxies: what those of ranks carry."""
+
+    run: Run
+    texts: PrimitiveText
+    lines: Csr
+    proxies: Mapping[int, Carriage]
+    detail: Detail
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The middles of the rows of blocks, numbered over all ranks, and of the proxies of ranks; a
+    rank that is not drawn has those of the rank that stands for it."""
+
+    block: dict[int, float]
+    proxy: dict[int, float]
+
+
 def _draw_ranks(
-    sheet: Sheet,
-    run: Run,
-    texts: PrimitiveText,
-    chosen: ShownRanks,
-    proxies: Mapping[int, Carriage],
-    scale: _Scale,
-    top: float,
-    detail: Detail,
-) -> dict[int, float]:
-    """Draws the rows; returns the middle of each block's."""
+    sheet: Sheet, found: _Found, chosen: ShownRanks, scale: _Scale, top: float
+) -> _Places:
+    """Draws the rows of all ranks."""
+    run = found.run
     first_block = starts(run.machine.plan.n_tb)
-    y, middles = top, {}
+    y, row, places = top, 0, _Places({}, {})
     sheet.text(
         scale(run.time - run.launch) + 0.1, top + 0.1, "busy", ha="left", color=palette.FAINT
     )
     for rows in chosen.shown:
         y -= 0.45 * ROW
         _rank_label(sheet, rows, y)
-        for b in rows.blocks:
+        lines = lines_of_rank(found.lines, found.texts, rows)
+        first = int(run.machine.plan.tb_ptr[rows.blocks.start])
+        for i, b in enumerate(rows.blocks):
             y -= ROW
-            middles[b] = y + ROW / 2
+            places.block.update((int(first_block[r]) + i, y + ROW / 2) for r in (rows.rank, *rows.alike))
             share = run.block_busy[b] / run.time if run.time > 0 else 0.0
             _row_label(sheet, run, scale, y, f"tb {b - first_block[rows.rank]}", share)
-            _draw_block(sheet, texts, bars(run, texts, b, detail), scale, y)
-        if rows.rank in proxies:
+            of_block = bars(run, found.texts, b, found.detail)
+            data = [
+                {"data-row": str(row), **of_lines(lines.take(members - first).index.tolist())}
+                for members in of_block.members
+            ]
+            with sheet.viewed():
+                _draw_block(sheet, found.texts, of_block, data, scale, y)
+            row += 1
+        if rows.rank in found.proxies:
             y -= ROW
-            _draw_proxy(sheet, run, proxies[rows.rank], scale, y)
-    return middles
+            places.proxy.update((r, y + ROW / 2) for r in (rows.rank, *rows.alike))
+            _draw_proxy(sheet, run, found.proxies[rows.rank], {"data-row": str(row)}, scale, y)
+            row += 1
+    return places
 
 
 def _row_label(sheet: Sheet, run: Run, scale: _Scale, y: float, name: str, busy: float) -> None:
@@ -111,17 +147,20 @@ def _row_label(sheet: Sheet, run: Run, scale: _Scale, y: float, name: str, busy:
     sheet.text(end, middle, f"{100 * busy:.0f} %", ha="left", color=palette.FAINT)
 
 
-def _draw_proxy(sheet: Sheet, run: Run, found: Carriage, scale: _Scale, y: float) -> None:
+def _draw_proxy(
+    sheet: Sheet, run: Run, found: Carriage, data: Mapping[str, str], scale: _Scale, y: float
+) -> None:
     """Draws when the proxy of a rank carries anything."""
     begins, ends = found.busy(0.0)
     _row_label(sheet, run, scale, y, "proxy", float((ends - begins).sum()) / max(run.time, 1e-12))
     begins, ends = found.busy(APART * run.time)
     peers = text.named("rank", sorted(set(found.peer.tolist())))
     fill = palette.tint(palette.CARRIED, 0.8)
-    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        at = (scale(begin), y + 0.05, max(scale(end) - scale(begin), 0.006), ROW - 0.1)
-        tip = f"proxy of rank {found.rank[0]}, to {peers}: {text.time(end - begin)}"
-        sheet.box(at, fill, "none", round=0, line=0, tip=tip)
+    with sheet.viewed():
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            at = (scale(begin), y + 0.05, max(scale(end) - scale(begin), 0.006), ROW - 0.1)
+            tip = f"proxy of rank {found.rank[0]}, to {peers}: {text.time(end - begin)}"
+            sheet.box(at, fill, "none", round=0, line=0, tip=tip, data=data)
 
 
 def _rank_label(sheet: Sheet, rows: RankRows, y: float) -> None:
@@ -134,7 +173,14 @@ def _rank_label(sheet: Sheet, rows: RankRows, y: float) -> None:
     sheet.line([0.3, sheet.width - 0.25], [y + 0.04, y + 0.04], palette.RULE, 0.5)
 
 
-def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, y: float) -> None:
+def _draw_block(
+    sheet: Sheet,
+    texts: PrimitiveText,
+    found: Bars,
+    data: Sequence[Mapping[str, str]],
+    scale: _Scale,
+    y: float,
+) -> None:
     named: set[int] = set()  # primitives whose chunk is written already
     for i in range(len(found.begin)):
         begin, ready, end = (scale(float(x[i])) for x in (found.begin, found.ready, found.end))
@@ -149,7 +195,7 @@ def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, 
         line = 0.5 if end - ready > 0.03 else 0
         at = (ready, y + 0.02, max(end - ready, 0.006), ROW - 0.04)
         edge = palette.PAPER if line else "none"
-        sheet.box(at, fill, edge, round=0, line=line, tip=found.tip(i, texts))
+        sheet.box(at, fill, edge, round=0, line=line, tip=found.tip(i, texts), data=data[i])
         primitive = int(found.primitive[i])
         if found.merged[i] > 1:
             continue
@@ -175,25 +221,40 @@ def _draw_marks(sheet: Sheet, found: Bars, scale: _Scale, y: float) -> None:
     sheet.line(xs, ys, palette.PAPER, 0.8, solid_capstyle="butt", zorder=2)
 
 
-def _draw_path(sheet: Sheet, run: Run, path: I8, middles: dict[int, float], scale: _Scale) -> None:
-    """Draws a line below the bars of the critical path, and hops from one block to the next."""
-    if not len(path):
-        return
-    block = run.machine.plan.block_of()[path // run.batches]
-    cut = np.flatnonzero(np.r_[True, np.diff(block) != 0])
-    stop = np.r_[cut[1:], len(path)] - 1
+def _draw_path(sheet: Sheet, run: Run, path: I8, places: _Places, scale: _Scale) -> None:
+    """Draws a line below the bars of the critical path, along the rows that it waits for, and hops
+    from one row to the next."""
     before: tuple[float, float] | None = None
-    for a, b in zip(cut.tolist(), stop.tolist(), strict=True):
-        y = middles.get(int(block[a]))
+    for y, begin, end in _stretches(run, path, places):
         if y is None:
             before = None
             continue
         y -= ROW / 2 - 0.02
-        xs = [scale(float(run.ready[path[a]])), scale(float(run.end[path[b]]))]
+        xs = [scale(begin), scale(end)]
         sheet.line(xs, [y, y], palette.CRITICAL, 1.8, solid_capstyle="butt", zorder=4)
         if before:
             sheet.line([before[0], xs[0]], [before[1], y], palette.CRITICAL, 0.7, zorder=4)
         before = xs[1], y
+
+
+def _stretches(
+    run: Run, path: I8, places: _Places
+) -> Iterator[tuple[float | None, float, float]]:
+    """Yields the middle of each row that the path runs along, None if it is not drawn, with the µs
+    from when to when: a thread block's, or that of a proxy that brings what a block waits for."""
+    if not len(path):
+        return
+    block = run.machine.plan.block_of()[path // run.batches]
+    carried, found = run.machine.transfers, crossings(run, path)
+    source = carried.src[carried.pair[found.transfer]].tolist()
+    crosses = dict(zip(found.after.tolist(), range(len(found)), strict=True))
+    cut = {0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), *(i + 1 for i in crosses)}
+    begins = sorted(cut - {len(path)})
+    for a, stop in zip(begins, [*begins[1:], len(path)], strict=True):
+        b = stop - 1
+        yield places.block.get(int(block[a])), float(run.ready[path[a]]), float(run.end[path[b]])
+        if (i := crosses.get(b)) is not None:
+            yield places.proxy.get(source[i]), float(found.begin[i]), float(found.end[i])
 
 
 def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> None:
@@ -232,7 +293,7 @@ def _legend(
     )
     found += [LegendEntry("waiting", palette.WAIT)] if waits else []
     found.append(LegendEntry("critical path", palette.CRITICAL, line=1.8))
-    return [*found, LegendEntry("numbers: chunks, on a bar or behind it; busy: of the whole time")]
+    return [*found, LegendEntry("number: the chunk of a bar; busy: share of the whole time")]
 
 
 def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:
@@ -240,7 +301,7 @@ def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:
     if plan.channels > 1:
         notes.append(f"One of {plan.channels} channels is drawn; all are alike.")
     if detail.single and run.batches > 1:
-        notes.append("Marks part the micro-batches of a bar.")
+        notes.append("White marks in a bar are between its micro-batches.")
     if not detail.single:
         what = "neighbouring primitives" if detail.bins else "the micro-batches of a primitive"
         notes.append(f"A bar is {what}; the paler, the more of it is waiting.")
@@ -252,7 +313,13 @@ def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:
         notes.append(f"{ranks[0].upper()}{ranks[1:]} {have} no thread blocks.")
     if hidden := sum(rows.hidden for rows in chosen.shown):
         notes.append(f"Not drawn: {text.count(hidden, 'thread block')} of the ranks that are.")
-    shown = _on(run, path, [b for rows in chosen.shown for b in rows.blocks])
+    first_block = starts(plan.n_tb)
+    shifts = [
+        (rows, int(first_block[r] - first_block[rows.rank]))
+        for rows in chosen.shown
+        for r in (rows.rank, *rows.alike)
+    ]
+    shown = _on(run, path, [b + shift for rows, shift in shifts for b in rows.blocks])
     spent = run.end[path] - run.ready[path]
     if len(path) and not shown.all():
         share = 100 * float(spent[~shown].sum()) / max(float(spent.sum()), 1e-12)

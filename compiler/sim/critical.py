@@ -68,6 +68,34 @@ def _before(i: int, first: I8, stop: I8, batches: int, window: int) -> int:
     return int((stop[p] - 1) * batches + begin - 1) if begin > 0 else -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Crossings:
+    """The network transfers on a path, in its order.
+
+    after: i8[m], the position in the path of the instance before each; transfer: i8[m], which of
+    `Machine.transfers`; begin, end: f8[m] µs.
+    """
+
+    after: I8
+    transfer: I8
+    begin: F8
+    end: F8
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+
+def crossings(run: Run, path: I8) -> Crossings:
+    """Returns the network transfers on a critical path. O(its length)."""
+    far = 1 + np.flatnonzero(run.via[path[1:]] >= 0)
+    after, transfer, end = far - 1, run.via[path[far]].astype(np.int64), run.ready[path[far]]
+    _, last = _last(run) if len(path) else (0, -1)
+    if last >= 0:
+        after, transfer = np.append(after, len(path) - 1), np.append(transfer, last)
+        end = np.append(end, run.finish)
+    return Crossings(after, transfer, run.end[path[after]], end)
+
+
 def breakdown(run: Run, path: I8) -> dict[str, float]:
     """Divides the µs of the critical path by cause; the parts add up to its length.
 
@@ -112,18 +140,11 @@ class _Ways:
 
 
 def _ways(run: Run, path: I8) -> _Ways:
-    carried, costs = run.machine.transfers, run.request.costs
-    far = 1 + np.flatnonzero(run.via[path[1:]] >= 0)
-    via, before = run.via[path[far]], path[far - 1]
-    took = run.ready[path[far]] - run.end[before]
-    _, last = _last(run) if len(path) else (0, -1)
-    if last >= 0:
-        via, before = np.append(via, last), np.append(before, path[-1])
-        took = np.append(took, run.finish - run.end[path[-1]])
-    pair = carried.pair[via]
+    carried, costs, found = run.machine.transfers, run.request.costs, crossings(run, path)
+    pair = carried.pair[found.transfer]
     pace, kind = _pairs_pace(run)
-    alone = pace[pair] * carried.bytes_ahead()[via] * _sizes(run, before)
-    return _Ways(took, carried.alpha[pair] * costs.latency, alone, kind[pair])
+    alone = pace[pair] * carried.bytes_ahead()[found.transfer] * _sizes(run, path[found.after])
+    return _Ways(found.end - found.begin, carried.alpha[pair] * costs.latency, alone, kind[pair])
 
 
 def _sizes(run: Run, path: I8) -> F8:

@@ -75,7 +75,7 @@ def test_micro_batches_that_follow_each_other_are_one_bar() -> None:
     assert any(", 32 micro-batches: " in tip for tip in bars)
     told = [re.search(r", (\d+) micro-batches", tip) for tip in bars]
     assert sum(int(found[1]) if found else 1 for found in told) == len(run.end)
-    assert "Marks part the micro-batches of a bar." in texts(picture)
+    assert "White marks in a bar are between its micro-batches." in texts(picture)
 
 
 @pytest.mark.slow
