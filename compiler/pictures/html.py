@@ -29,6 +29,11 @@ class PageTable:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
+    @property
+    def broad(self) -> bool:
+        """Whether it needs the width of the page."""
+        return len(self.head) > 5
+
 
 @dataclass(frozen=True, slots=True)
 class ProofLine:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.files.writing import Write, check_place, write_whole
 from hccc.base.interruptible import interruptible
@@ -26,24 +28,28 @@ from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
 from hccc.ir.topology import Topology, uniform
 from hccc.pictures import trace
-from hccc.pictures.bandwidth import bandwidth
+from hccc.pictures.bandwidth import Curve, bandwidth
 from hccc.pictures.canvas import Picture
 from hccc.pictures.choices import WHATS
 from hccc.pictures.dag import dag
-from hccc.pictures.html import Page, PageTable, ProofLine, html
+from hccc.pictures.html import HeadlineFigure, Page, PageTable, ProgramLine, ProofLine, html
 from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
 from hccc.pictures.topology import topology
-from hccc.predict.explanation import explain
-from hccc.predict.simulation import NO_CLUSTER, no_cluster
+from hccc.predict.explanation import Explanation, explain
+from hccc.predict.simulation import NO_CLUSTER, beside_of, no_cluster
 from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
+from hccc.synth.bounds.bound import limits
 
 SUFFIXES = (".svg", ".png", ".html")
-SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
+SIZES = tuple(1 << k for k in range(10, 33, 2))  # 1 KiB … 4 GiB
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
-EXPLAINED = 20_000  # instances: an explanation is some thirty runs more
+EXPLAINED = 20_000  # instances: to look for what would help is some thirty runs more
+RECOMPILED = 500  # transfers: a change of options compiles the program again
+LINES = 400  # of the program; of a longer one those with transfers
+ORDER = ("timeline", "topology", "pipeline", "dag")  # of the page
 FIGURES = {  # what the names of `facts` leave open
     "thread_blocks": "thread blocks, all channels",
     "thread_blocks_per_rank": "thread blocks per rank, all channels",
@@ -233,7 +239,8 @@ class Subject:
         if what == "timeline":
             run = self.run()
             tell("Drawing the timeline")
-            return timeline(run, f"Simulated on {_named(self.cluster)}.")
+            note = f"Simulated on {_named(self.cluster)}."
+            return timeline(run, note, self.made.program if self.made else None)
         tell(f"Drawing the {what}")
         if what == "topology":
             if self.cluster is None:
@@ -250,67 +257,79 @@ class Subject:
         plan = self.compiled.plan
         missing: list[tuple[str, str]] = []
         tables = _plans(self.compiled.catalogue)
-        explanation = ""
+        explained: Explanation | None = None
         if not pictures:
-            possible = [w for w in WHATS if w in ("topology", "timeline") or self.made]
-            missing = [(w, _PLAN) for w in WHATS if w not in possible]
+            possible = [w for w in ORDER if w in ("topology", "timeline") or self.made]
+            missing = [(w, _PLAN) for w in ORDER if w not in possible]
             if self.cluster is None:
                 possible.remove("timeline")
                 missing.append(("timeline", f"{NO_CLUSTER[:1].upper()}{NO_CLUSTER[1:]}."))
             pictures = [self.picture(what) for what in possible]
             if self.cluster is not None:
-                more, predicted = self._predicted()
-                tables = [*tables, *predicted]
-                pictures = [*pictures, *more]
-                explanation = self._explanation(self.cluster)
+                explained = self._explained(self.cluster)
+                chart, predicted = self._predicted(self.cluster)
+                tables = [*predicted, *tables]
+                pictures = [*pictures[:1], *chart, *pictures[1:]]
         source = plan.source or "a program"
         on = f" for {_named(self.cluster)}" if self.cluster else ""
         return Page(
             title=title(self.compiled.catalogue),
             summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
+            headline=_headline(explained) if explained else (),
+            program=_program(self.made) if self.made else (),
             options=_options(plan),
             figures=_figures(self.compiled),
             proofs=_proofs(self.compiled),
             pictures=pictures,
             missing=missing,
             tables=tables,
-            explanation=explanation,
+            explanation=self._explanation(explained) if explained else "",
         )
 
-    def _predicted(self) -> tuple[list[Picture], list[PageTable]]:
-        """Returns the simulator's pictures and tables, over sizes and of the timeline."""
-        rows: list[tuple[int, float, float]] = []
-        cells = []
+    def _predicted(self, cluster: Topology) -> tuple[list[Picture], list[PageTable]]:
+        """Returns the simulator's chart and tables, over sizes and of the timeline."""
+        c = self.compiled.plan.collective
+        sizes = sorted({*SIZES, self.size})
+        runs: list[Run] = []
         left_out = []
-        for size in sorted({*SIZES, self.size}):
+        for size in sizes:
             tell(f"Simulating {size:,} bytes")
             if (run := self._small(size)) is None:
                 left_out.append(words.size(size))
-                continue
-            rows.append((run.size, run.time, run.busbw))
-            cells.append(_row(run))
-        note = f"Left out, as it takes long: {', '.join(left_out)}." if left_out else ""
-        head = (
-            "size",
-            "time",
-            "algbw GB/s",
-            "busbw GB/s",
-            "micro-batches",
-            "links used",
-            "blocks busy",
-        )
-        tables = [PageTable("Over sizes", head, cells, note), *_use(self.run())]
-        name = self.compiled.plan.name
-        return ([bandwidth(rows, name)] if len(rows) > 1 else []), tables
+            else:
+                runs.append(run)
+        least = limits(cluster, c.op, c.root)
+        bounds = {size: least.at(size).time for size in sizes}
+        beside = beside_of(self.compiled.plan, cluster, sizes, None)
+        library = {row.size: row.time for row in beside.rows if row}
+        name = next((row.library.value.upper() for row in beside.rows if row), "")
+        curves = [Curve("hccc", {run.size: run.time for run in runs})]
+        curves += [Curve(name, library)] if library else []
+        curves += [Curve("lower bound", bounds)]
+        note = f"Left out, as it takes long: {', '.join(left_out)}. " if left_out else ""
+        note += " ".join(f"No curve of {who}: {why}." for who, why in beside.missing.items())
+        head = ("size", "time", *([name] if library else []), "lower bound", "algbw GB/s")
+        head += "busbw GB/s", "micro-batches", "links used", "blocks busy"
+        cells = [_row(run, [library[run.size]] * bool(library), bounds[run.size]) for run in runs]
+        tables = [PageTable("Over sizes", head, cells, note.strip()), *_use(self.run())]
+        chart = bandwidth(curves, c.bus_factor(), self.compiled.plan.name)
+        return [chart], tables
 
-    def _explanation(self, cluster: Topology) -> str:
-        """Returns the text of `hccc explain` for the timeline; empty if it would take long."""
-        if len(self.run().end) > EXPLAINED:
-            return ""
+    def _explained(self, cluster: Topology) -> Explanation:
+        """Explains the timeline; what would take long to try is left out."""
         made = self.compiled.plan.provenance
         options = Options.from_text(made.options) if made else Options()
+        small = self.made is not None and len(self.made.program) <= RECOMPILED
         request = self._request(self.size)
-        return explain(self.compiled, cluster, request, options).text()
+        how = {"most": EXPLAINED, "recompile": small}
+        return explain(self.compiled, cluster, request, options, **how)
+
+    def _explanation(self, explained: Explanation) -> str:
+        """Returns the text of an explanation, and what it leaves out."""
+        if self.made is None or len(self.made.program) <= RECOMPILED:
+            return explained.text()
+        more = "options that compile the program again are not tried here, but by `hccc explain`"
+        return f"{explained.text()}\n\n  {more}"
 
     def _small(self, size: int) -> Run | None:
         """Simulates a call, unless it would have too many instances."""
@@ -323,6 +342,44 @@ class Subject:
             if size == self.size:
                 raise
             return None
+
+
+def _headline(explained: Explanation) -> list[HeadlineFigure]:
+    """Returns the time, how near it is to the bound, and what limits it."""
+    run, least, busiest = explained.gap.run, explained.gap.bound, explained.gap.bottleneck
+    at = f"{words.size(run.size)}: busbw {words.number(run.busbw)} GB/s, predicted"
+    found = [HeadlineFigure("Time", words.time(run.time), at)]
+    if run.time and least.time:
+        of = f"No schedule takes less than {words.time(least.time)}: {least.binding}."
+        share = f"{words.percent(least.time / run.time)} %"
+        found.append(HeadlineFigure("Share of the bound", share, of))
+    if parts := critical.shares(explained.path):
+        much = f"{words.percent(parts[0].share)} % of the critical path"
+        if busiest is not None:
+            use = words.percent(busiest.active / run.time)
+            much += f"; the busiest link, {busiest.name}, is in use {use} % of the time"
+        found.append(HeadlineFigure("Limited by", parts[0].name, f"{much}."))
+    if (other := explained.library) is not None and run.time:
+        times = f"{words.number(other.time / run.time)} times this, by {other.choice}"
+        name = other.library.value.upper()
+        found.append(HeadlineFigure(name, words.time(other.time), f"{times}; predicted"))
+    return found
+
+
+def _program(made: CompiledProgram) -> list[ProgramLine]:
+    """Returns the text that the plan was compiled from; of a long one the lines with transfers."""
+    span = made.program.span(0) if len(made.program) else None
+    if span is None or Path(span.source.name).name != made.plan.source:
+        return []
+    lines = span.source.text.rstrip().split("\n")
+    if len(lines) <= LINES:
+        return [ProgramLine(i + 1, line.rstrip()) for i, line in enumerate(lines)]
+    used = np.unique(made.program.transfers["line"])[:LINES].tolist()
+    found = [ProgramLine(i, lines[i - 1].rstrip()) for i in used]
+    for line in reversed([i for i in range(1, len(used)) if used[i] > used[i - 1] + 1]):
+        left_out = used[line] - used[line - 1] - 1
+        found.insert(line, ProgramLine(0, f"{words.count(left_out, 'line')}", gap=True))
+    return found
 
 
 def _plans(catalogue: Catalogue) -> list[PageTable]:
@@ -349,10 +406,10 @@ def _plans(catalogue: Catalogue) -> list[PageTable]:
     return [PageTable("Plans by size", head, cells, note)]
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: Run, library: Sequence[float], bound: float) -> tuple[str, ...]:
     return (
         words.size(run.size),
-        words.time(run.time),
+        *(words.time(us) for us in (run.time, *library, bound)),
         words.number(run.algbw),
         words.number(run.busbw),
         f"{run.batches:,}",

@@ -42,10 +42,14 @@ def explain(
     topology: Topology,
     request: Request,
     options: Options | None = None,
+    *,
+    most: int = MOST_INSTANCES,
+    recompile: bool = True,
 ) -> Explanation:
     """Explains the time of a call, and what would reduce it.
 
-    options: how the program was compiled, for the changes that compile it again.
+    options: how the program was compiled, for the changes that compile it again; most: instances
+    of a call that changes are tried for; recompile: whether to try those that compile it again.
 
     Raises:
         UserError: the call cannot be simulated.
@@ -58,8 +62,9 @@ def explain(
     c = compiled.plan.collective
     taken = gap(run, limits(topology, c.op, c.root))
     changes: list[what_if.ChangeOutcome] | None = None
-    if len(run.end) <= MOST_INSTANCES:
-        program, chosen = (made.program, made.options) if made else (None, options or Options())
+    if len(run.end) <= most:
+        program = made.program if made and recompile else None
+        chosen = made.options if made else options or Options()
         changes = what_if.outcomes(run, program, chosen)
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
