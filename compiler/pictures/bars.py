@@ -37,8 +37,8 @@ class Bars:
 
     A bar waits from `begin` until `ready`, and works, `share` of the time, until `end`: f8[n] each.
     primitive: the first, merged: the number of primitives in it, batches: the micro-batches of one
-    in it, 1 if they are not looked at: i8[n] each. members: all primitives of each. marks: f8, the times when within a bar one
-    micro-batch ends and the next begins.
+    in it, 1 if they are not looked at: i8[n] each. members: all primitives of each. marks: f8, the
+    times when within a bar one micro-batch ends and the next begins.
     """
 
     begin: F8

@@ -124,7 +124,7 @@ class Sheet:
         return self.figure.add_axes(box)
 
     def set_view(self, at: tuple[float, float, float, float], data: Mapping[str, str]) -> None:
-        """Makes (x, y, width, height) what a page can zoom into. data: attributes for its script."""
+        """Makes (x, y, width, height) what a page can zoom into. data: attributes for the page."""
         x, y, w, h = at
         self.view = View(72 * x, 72 * (self.height - y - h), 72 * w, 72 * h, data)
 

@@ -280,7 +280,9 @@ def _draw(
         colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
         fill = palette.tint(colour, 0.28) if node.op is not None else palette.PAPER
         style = "-" if node.op is not None else "--"
-        sheet.box(at, fill, colour, tip=node.tip, data=of_lines([node.line]), line=1.1, linestyle=style)
+        sheet.box(
+            at, fill, colour, tip=node.tip, data=of_lines([node.line]), line=1.1, linestyle=style
+        )
         sheet.text(x + w / 2, y + down, node.label)
 
 

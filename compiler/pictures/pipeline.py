@@ -109,7 +109,15 @@ def _cells(sheet: Sheet, value: Pipeline, row: ResourceRow, at: tuple[float, flo
         what, colour = _COLOURS[Op(op)]
         tip = f"{what} {t['src'][task]} → {t['dst'][task]}, chunk {chunk}, sub-pipeline {sub}"
         box = (left + cell * sub + 0.01, y + 0.02, cell - 0.02, ROW - 0.04)
-        sheet.box(box, palette.tint(colour, 0.35), colour, round=0.02, line=0.6, tip=tip, data=of_lines([int(t["line"][task])]))
+        sheet.box(
+            box,
+            palette.tint(colour, 0.35),
+            colour,
+            round=0.02,
+            line=0.6,
+            tip=tip,
+            data=of_lines([int(t["line"][task])]),
+        )
         if width_of(str(chunk), SMALL) < cell - 0.02:
             sheet.text(left + cell * (sub + 0.5), y + ROW / 2 - 0.005, str(chunk))
 

@@ -1,4 +1,4 @@
-"""source_lines: the lines of the program that a primitive was compiled from, for pages that show both.
+"""source_lines: the lines of the program that primitives were compiled from.
 
 A plan has the line of a primitive's first task. What was fused has more: each operand at another
 rank is a transfer of its own, found in the program by its ranks and its chunk.

@@ -120,7 +120,9 @@ def _draw_ranks(
         first = int(run.machine.plan.tb_ptr[rows.blocks.start])
         for i, b in enumerate(rows.blocks):
             y -= ROW
-            places.block.update((int(first_block[r]) + i, y + ROW / 2) for r in (rows.rank, *rows.alike))
+            places.block.update(
+                (int(first_block[r]) + i, y + ROW / 2) for r in (rows.rank, *rows.alike)
+            )
             share = run.block_busy[b] / run.time if run.time > 0 else 0.0
             _row_label(sheet, run, scale, y, f"tb {b - first_block[rows.rank]}", share)
             of_block = bars(run, found.texts, b, found.detail)
@@ -237,9 +239,7 @@ def _draw_path(sheet: Sheet, run: Run, path: I8, places: _Places, scale: _Scale)
         before = xs[1], y
 
 
-def _stretches(
-    run: Run, path: I8, places: _Places
-) -> Iterator[tuple[float | None, float, float]]:
+def _stretches(run: Run, path: I8, places: _Places) -> Iterator[tuple[float | None, float, float]]:
     """Yields the middle of each row that the path runs along, None if it is not drawn, with the µs
     from when to when: a thread block's, or that of a proxy that brings what a block waits for."""
     if not len(path):
