@@ -55,8 +55,13 @@ def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
     assert code == 0
     assert [f["path"] for f in json.loads(stdout)["files"]] == [str(out), str(trace)]
     page = out.read_text(encoding="utf-8")
-    assert page.count("<svg ") == 5
+    assert page.count("<svg ") == 6  # five pictures, and the view of the timeline
     for text in (
+        "Share of the bound",
+        "Limited by",
+        'aria-label="Program"',
+        ">4 GiB<",
+        "lower bound, 1 KiB: ",
         "ring_allreduce: Allreduce over 8 ranks",
         "no wait is in vain",
         "<td>none</td>",
@@ -103,7 +108,7 @@ def test_plans_have_no_dag(hccc: Hccc, tmp_path: Path) -> None:
     plan.write_text(hccc(RING, "--emit=plan")[1])
     assert hccc("show", plan, "-o", out, "--cluster", MI300X)[0] == 0
     page = out.read_text(encoding="utf-8")
-    assert page.count("<svg ") == 3
+    assert page.count("<svg ") == 4
     assert "Dependencies: the input is a plan already" in page
     code, _, stderr = hccc("show", plan, "-o", tmp_path / "no.svg", "--what", "pipeline")
     assert code == 2 and "error[E434]: no pipeline" in stderr
@@ -186,7 +191,7 @@ def test_many_ranks_are_a_small_page(hccc: Hccc, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     assert hccc("show", big, "-o", out, "--cluster", site, "--trace", trace)[0] == 0
     page = out.read_text(encoding="utf-8")
-    assert len(page) < 1_500_000 and page.count("<svg ") == 5
+    assert len(page) < 1_000_000 and page.count("<svg ") == 6
     others, chunks = f"× {nodes - 1} more: node2–node{nodes}", f"All {nodes * 8:,} chunks are alike"
     for words in (others, chunks, " used<", "alike<"):
         assert words in page
@@ -200,7 +205,7 @@ def test_a_compilation_reports(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc(*argv, "--report", page)[0] == 0
     assert (tmp_path / "kernels" / "plan.json").exists()
     text = page.read_text(encoding="utf-8")
-    assert text.count("<svg ") == 5 and "every rank ends with the collective" in text
+    assert text.count("<svg ") == 6 and "every rank ends with the collective" in text
     assert hccc(RING, "--emit=dag", "--report", page)[0] == 0
     code, _, stderr = hccc(RING, "-o", tmp_path / "other", "--report", tmp_path / "x.pdf")
     assert code == 2 and "error[E433]" in stderr

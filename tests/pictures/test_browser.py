@@ -20,7 +20,6 @@ from matplotlib.image import imread, imsave
 from hccc.ir import text as words
 from hccc.pictures.html import html
 from hccc.pictures.page import Subject
-from tests.conftest import golden_folder
 from tests.pictures.drawn import compiled, ran, site
 
 if TYPE_CHECKING:
@@ -274,7 +273,7 @@ def test_without_scripts_it_reads_well(browser: Browser, file: Path) -> None:
 
 def _compared(shot: bytes, name: str, update: bool) -> None:
     """Compares a screenshot with its golden file: nearly all pixels are nearly the same."""
-    path = golden_folder("test_screenshots") / f"{name}.png"
+    path = Path(__file__).parent / "screenshots" / f"{name}.png"
     pixels = imread(BytesIO(shot), format="png")[:, :, :3]
     if update:
         path.parent.mkdir(exist_ok=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from hccc.pictures import palette
-from hccc.pictures.bandwidth import bandwidth
+from hccc.pictures.bandwidth import Curve, bandwidth
 from hccc.pictures.canvas import DPI, SMALL, Picture, width_of
 from hccc.pictures.dag import dag
 from hccc.pictures.legend import LegendEntry, legend_rows
@@ -33,7 +33,9 @@ def _drawn(name: str) -> Picture:
     if name == "topology":
         return topology(site("heteccl-h20-4x2+8-fault-4-8"))
     if name == "bandwidth":
-        return bandwidth([(1 << k, 2.0**k, 3.0 * k) for k in range(10, 20, 3)], "a name")
+        times = {1 << k: 2.0**k for k in range(10, 20, 3)}
+        curves = [Curve(who, times) for who in ("hccc", "NCCL", "lower bound")]
+        return bandwidth(curves, 1.75, "a name")
     if name == "timeline":
         return timeline(ran("hm_allreduce", "resccl-topo4", 1 << 24))
     return dag(stops.dag) if name == "dag" else pipeline(stops.pipeline)

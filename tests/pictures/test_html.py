@@ -82,7 +82,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     text = html(_page())
     found = _read(text).found
     tags = [tag for tag, _ in found]
-    assert tags.count("svg") == 4 and tags.count("script") == 1
+    assert tags.count("svg") == 5 and tags.count("script") == 1
     assert not {"link", "img", "iframe", "object"} & set(tags)
     for _, attrs in found:
         for name in ("src", "href", "xlink:href"):
