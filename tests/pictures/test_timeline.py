@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from collections import Counter
 
 import numpy as np
@@ -14,18 +15,19 @@ from hccc.driver.options import Options
 from hccc.ir import text
 from hccc.ir.transport import Transport
 from hccc.lang.transfer import load as transfer
-from hccc.pictures import palette
+from hccc.pictures import palette, rows
 from hccc.pictures.bars import bars, detail_of
-from hccc.pictures.canvas import SMALL, width_of
+from hccc.pictures.canvas import SMALL, Picture, width_of
 from hccc.pictures.carriage import carriage
 from hccc.pictures.primitive_text import PrimitiveRole, primitive_text, spans
 from hccc.pictures.rows import shown_ranks
+from hccc.pictures.source_lines import source_lines
 from hccc.pictures.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
 from tests.marks import slow
-from tests.pictures.drawn import EXAMPLES, compiled, ran, site, texts, tips
+from tests.pictures.drawn import EXAMPLES, SVG, compiled, ran, site, texts, tips
 
 
 def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
@@ -191,3 +193,68 @@ def test_proxies_have_a_row_each() -> None:
     begin, end = carried.of(3).busy(0.0)
     assert (begin[1:] > end[:-1]).all() and end.max() <= run.time
     assert "proxy" not in texts(timeline(ran("ring_allreduce", "mi300x", 1 << 20)))
+
+
+def _rows_of_the_path(picture: Picture) -> set[str]:
+    """Returns the names of the rows that the critical path runs along."""
+    root = ET.fromstring(picture.svg)
+    style = next(root.iter(f"{SVG}style")).text or ""
+    looks = rf"\.(timeline-\d+){{fill:none;stroke:{palette.CRITICAL.lower()};stroke-width:1.8"
+    found = re.search(looks, style)
+    assert found
+    names = {
+        float(e.get("y", "0")): e.text or ""
+        for e in root.iter(f"{SVG}text")
+        if re.fullmatch(r"tb \d+|proxy", e.text or "")
+    }
+    along = set()
+    for path in root.iter(f"{SVG}path"):
+        ends = re.fullmatch(r"M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)", path.get("d", ""))
+        if found[1] in path.get("class", "").split() and ends and ends[1] != ends[3]:
+            nearest = min(names, key=lambda y: abs(y + 4 - float(ends[2])))
+            along.add(names[nearest])
+    return along
+
+
+def test_the_critical_path_runs_along_the_proxies_that_it_waits_for() -> None:
+    far = timeline(ran("ring_allreduce", "resccl-topo1", 1 << 22))
+    assert "proxy" in _rows_of_the_path(far)
+    assert "proxy" not in _rows_of_the_path(timeline(ran("ring_allreduce", "mi300x", 1 << 20)))
+
+
+def test_the_path_of_folded_ranks_runs_along_the_row_that_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 20)
+    did, path = primitive_text(run.machine.plan), critical_path(run)
+    along = set(did.rank[path // run.batches].tolist())
+    assert len(along) > 1
+    before = _rows_of_the_path(timeline(run))
+    monkeypatch.setattr(rows, "EACH", 1)
+    chosen = shown_ranks(run, did, path, ROWS)
+    assert along - {shown.rank for shown in chosen.shown}
+    assert _rows_of_the_path(timeline(run)) == before
+    assert not any("critical path runs on" in x for x in texts(timeline(run)))
+
+
+@pytest.mark.parametrize("fuse", ["none", slow("full")])
+def test_primitives_know_their_lines(fuse: str) -> None:
+    """Those of transfers of its rank and chunk; together all lines with transfers, and an unfused
+    primitive has one."""
+    made = compiled("ring_allreduce", "mi300x", fuse)
+    plan, t = made.plan, made.program.transfers
+    did = primitive_text(plan)
+    lines = source_lines(did, made.program)
+    assert set(lines.index.tolist()) - {0} == set(t["line"].tolist())
+    fused = False
+    for p in range(len(plan)):
+        mine = set(lines.row(p).tolist()) - {0}
+        assert int(plan.line[p]) in mine | {0}
+        others = {*did.sources.row(p).tolist(), *did.targets.row(p).tolist()}
+        near = (t["chunk"] == plan.chunk[p]) & (
+            (t["src"] == did.rank[p]) | (t["dst"] == did.rank[p])
+        )
+        assert mine <= set(t["line"][near].tolist())
+        fused = fused or len(mine) > 1
+        assert len(others) > 1 or len(mine) <= 1
+    assert fused == (fuse == "full")
