@@ -321,8 +321,7 @@ class Subject:
         options = Options.from_text(made.options) if made else Options()
         small = self.made is not None and len(self.made.program) <= RECOMPILED
         request = self._request(self.size)
-        how = {"most": EXPLAINED, "recompile": small}
-        return explain(self.compiled, cluster, request, options, **how)
+        return explain(self.compiled, cluster, request, options, most=EXPLAINED, recompile=small)
 
     def _explanation(self, explained: Explanation) -> str:
         """Returns the text of an explanation, and what it leaves out."""

@@ -40,7 +40,7 @@ def source_lines(texts: PrimitiveText, program: Program | None) -> Csr:
     found = _Transfers(program)
     owner, at = texts.sources.owner(), texts.sources.index
     reads = np.where(texts.kind[owner] == PrimitiveRole.REDUCE, int(Op.RRC), int(Op.RECV))
-    got = found.first(at, texts.rank[owner], plan.chunk[owner], np.zeros(len(at)), reads)
+    got = found.first(at, texts.rank[owner], plan.chunk[owner], np.zeros(len(at), np.int64), reads)
     # What a fused primitive sends it received before, in an earlier step.
     after = np.zeros(len(plan.line), np.int64)
     np.maximum.at(after, owner[got >= 0], found.step[got[got >= 0]] + 1)
@@ -67,17 +67,20 @@ class _Transfers:
         self._rows = np.stack([column[order] for column in key], 1)
         self.step, self.line = self._rows[:, 3], t["line"].astype(np.int64)[order]
         self._scale = np.array([column.max() + 2 for column in key], np.int64)
-        self._keys = self._key(*self._rows[:, :4].T)
+        self._keys = self._key(self._rows[:, :3], self._rows[:, 3])
 
-    def _key(self, src: I8, dst: I8, chunk: I8, step: I8) -> I8:
+    def _key(self, of: I8, step: I8) -> I8:
+        """Returns a number that sorts by source, destination, chunk (columns of `of`) and step."""
         _, dsts, chunks, steps, _ = self._scale
-        return ((src * dsts + dst) * chunks + chunk) * steps + np.minimum(step, steps - 1)
+        src, dst, chunk = of.T
+        key: I8 = ((src * dsts + dst) * chunks + chunk) * steps + np.minimum(step, steps - 1)
+        return key
 
     def first(self, src: I4, dst: I4, chunk: I4, step: I8, op: I8 | None) -> I8:
         """Returns the first transfer of each key at `step` or later, by preference one of kind
         `op`; -1 for none."""
         wanted = np.stack([np.asarray(x, np.int64) for x in (src, dst, chunk)], 1)
-        at = np.searchsorted(self._keys, self._key(*wanted.T, np.asarray(step, np.int64)))
+        at = np.searchsorted(self._keys, self._key(wanted, np.asarray(step, np.int64)))
         found = self._same(at, wanted)
         if op is not None:  # a pair of ranks may exchange a chunk twice: reduced, then copied
             later = np.where(found >= 0, found + 1, -1)
