@@ -37,11 +37,11 @@ from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
 from hccc.pictures.topology import topology
 from hccc.predict.explanation import Explanation, explain
+from hccc.predict.gap import least_times
 from hccc.predict.simulation import NO_CLUSTER, beside_of, no_cluster
 from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
-from hccc.synth.bounds.bound import limits
 
 SUFFIXES = (".svg", ".png", ".html")
 SIZES = tuple(1 << k for k in range(10, 33, 2))  # 1 KiB … 4 GiB
@@ -298,8 +298,7 @@ class Subject:
                 left_out.append(words.size(size))
             else:
                 runs.append(run)
-        least = limits(cluster, c.op, c.root)
-        bounds = {size: least.at(size).time for size in sizes}
+        bounds = least_times(cluster, c, sizes)
         beside = beside_of(self.compiled.plan, cluster, sizes, None)
         library = {row.size: row.time for row in beside.rows if row}
         name = next((row.library.value.upper() for row in beside.rows if row), "")

@@ -24,15 +24,17 @@ run below capacity, bubbles, fill and drain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hccc.ir.arrays import I4
-from hccc.ir.topology import BYTES_PER_US, F8
+from hccc.ir.collective import Collective
+from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.resource_names import names
 from hccc.sim.simulate import Run
-from hccc.synth.bounds.bound import Bound, Limits
+from hccc.synth.bounds.bound import Bound, Limits, limits
 
 PARTS = (
     "launch",
@@ -91,6 +93,12 @@ def gap(run: Run, limits: Limits) -> Gap:
     reached = np.maximum.accumulate(np.minimum([0.0, *marks, whole], whole))
     parts = dict(zip(PARTS, [launch, *np.diff(reached).tolist()], strict=True))
     return Gap(run, least, busiest, parts)
+
+
+def least_times(t: Topology, collective: Collective, sizes: Sequence[int]) -> dict[int, float]:
+    """Returns the µs that no schedule of a call of each size beats."""
+    least = limits(t, collective.op, collective.root)
+    return {size: least.at(size).time for size in sizes}
 
 
 def bottleneck(run: Run) -> Bottleneck | None:
