@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import click
 from click.shell_completion import CompletionItem
 
+from hccc.base.diagnostics import Source
 from hccc.base.sizes import size_of
 
 
@@ -283,6 +284,25 @@ class AlgorithmFile(ShippedFile):
     """A program or MSCCL XML, by path or by name."""
 
     kinds = ("ALGORITHM", "XML")
+    _SMALL = 1 << 16  # bytes of a text that is parsed in some milliseconds
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns `value` as a Path. Raises UserError for a program whose syntax is wrong: what a
+        command needs besides takes longer to import than most programs to parse."""
+        path = super().convert(value, param, ctx)
+        if path.suffix == ".rccl" and path.is_file() and path.stat().st_size < self._SMALL:
+            from hccc.base.files.reading import read_text
+            from hccc.lang.mistakes import Mistake
+            from hccc.lang.transfer.parse import parse_text
+            from hccc.lang.transfer.preamble import PROGRAM
+
+            source = Source(str(path), read_text(path, self._SMALL))
+            try:
+                if re.search(rf"^\s*(def\s+)?{PROGRAM}\b", source.text, re.MULTILINE):
+                    parse_text(source.text)
+            except Mistake as mistake:
+                raise mistake.in_source(source) from None
+        return path
 
 
 class ClusterFile(ShippedFile):

@@ -55,3 +55,13 @@ def test_a_short_command_imports_nothing_heavy(command: list[str]) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert HEAVY & set(json.loads(run.stderr.splitlines()[-1])) == set()
+
+
+def test_a_mistake_in_the_syntax_is_told_before_the_compiler_is_imported(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.rccl"
+    wrong.write_text((EXAMPLES / "ring_allreduce.rccl").read_text() + "\n    transfer(0 1)\n")
+    command = [sys.executable, "-c", PROGRAM, "check", str(wrong)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 1 and "error[E009]" in run.stderr
+    rooms = {name.split(".")[1] for name in json.loads(run.stderr.splitlines()[-1]) if "." in name}
+    assert not {"api", "passes", "proofs", "network"} & rooms
