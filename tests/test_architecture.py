@@ -54,8 +54,13 @@ ALLOWED: dict[str, set[str]] = {
     },
     "downstream": {"base", "ir"},
     "api": {"base", "driver", "ir", "launch", "pictures", "predict", "proofs", "synth"},
+    "editors": {
+        *("analysis", "api", "base", "driver", "ir", "lang", "passes", "pictures", "predict"),
+        *("shipped", "sim"),
+    },
     "cli": {
-        *("api", "base", "downstream", "driver", "interop", "ir", "lang", "launch", "network"),
+        *("api", "base", "downstream", "driver", "editors", "interop", "ir", "lang", "launch"),
+        "network",
         *("passes", "pictures", "predict", "profile", "runtime", "shipped", "sim", "standard"),
         *("synth", "testing", "validate"),
     },

@@ -202,6 +202,20 @@ def completing(program: Program) -> U1:
     return _count(ptr, rows, columns(program), c.n_ranks)
 
 
+def carried(program: Program, row: int) -> list[int]:
+    """Returns the ranks whose pieces transfer `row` brings: of its chunk, what its source holds
+    then. O(transfers of the chunk)."""
+    c, t = program.collective, program.transfers
+    chunk = int(t["chunk"][row])
+    start = int(ends(c)[0][chunk])
+    held = {r: {r} for r in (range(c.n_ranks) if start < 0 else (start,))}
+    for i in np.flatnonzero(t["chunk"][:row] == chunk).tolist():
+        src, dst, _, _, _, op = t[i].tolist()
+        new = held.get(src, set())
+        held[dst] = held.get(dst, set()) | new if op == RRC else new
+    return sorted(held.get(int(t["src"][row]), set()))
+
+
 def full_set(n_ranks: int) -> Words:
     """Returns the bitset of all ranks: u8[ceil(R / 64)]."""
     bits = np.zeros((n_ranks + 63) // 64 * 64, np.uint8)

@@ -357,6 +357,7 @@ TABLE = (
     Code(
         "E482", "A job's text says no vendor clusters, and no cluster is given.", "Add --cluster."
     ),
+    Code("E484", "A command needs a package that is not installed.", "Install it, as it says."),
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),
     Code(

@@ -19,6 +19,7 @@ _ANSWERS: Mapping[str, tuple[str, Callable[[], object]]] = {
     "libs": ("Options to link a generated static library, besides itself.", places.libs),
     "cmakedir": ("Folder of hcccConfig.cmake: `cmake -Dhccc_DIR=...`.", lambda: places.CMAKE),
     "pkgconfigdir": ("Folder of hccc.pc: `PKG_CONFIG_PATH=...`.", lambda: places.PKGCONFIG),
+    "editordir": ("Folder of the extension of VS Code, and grammars.", lambda: places.EDITORS),
 }
 
 
@@ -29,7 +30,7 @@ def _questions(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(
-    short_help="Say where builds of other projects find hccc.",
+    short_help="Say where builds of other projects, and editors, find hccc.",
     cls=HelpfulCommand,
     examples=["hccc config --cmakedir"],
 )

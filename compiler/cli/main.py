@@ -22,6 +22,7 @@ from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, ope
 from hccc.cli.explain import explain
 from hccc.cli.fuzz import fuzz
 from hccc.cli.launch import launch
+from hccc.cli.lsp import lsp
 from hccc.cli.nccl import nccl
 from hccc.cli.options import HELP
 from hccc.cli.profile import profile
@@ -41,7 +42,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Times": (sim, explain, diff, bound),
     "Clusters": (cluster, profile),
     "Making algorithms": (synth, builtin),
-    "Builds": (config,),
+    "Builds and editors": (config, lsp),
 }
 
 

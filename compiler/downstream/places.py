@@ -1,4 +1,4 @@
-"""places: the folders of an installed hccc that the builds of other projects use."""
+"""places: the folders of an installed hccc that builds of other projects, and editors, use."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ PREFIX = Path(hccc.__file__).parent
 INCLUDE = PREFIX / "runtime" / "include"
 CMAKE = PREFIX / "downstream" / "cmake"
 PKGCONFIG = PREFIX / "downstream" / "pkgconfig"
+EDITORS = PREFIX / "editors" / "vscode"
 THREADS = "-pthread"  # a generated library for the CPU starts threads; nothing else is needed
 
 

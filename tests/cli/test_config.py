@@ -26,6 +26,7 @@ def test_every_folder_has_what_it_is_asked_for(hccc: Hccc) -> None:
     assert (Path(answer("--includedir")) / "hccc" / "hccc.h").is_file()
     assert (Path(answer("--cmakedir")) / "hcccConfig.cmake").is_file()
     assert (Path(answer("--pkgconfigdir")) / "hccc.pc").is_file()
+    assert (Path(answer("--editordir")) / "package.json").is_file()
     assert answer("--includes") in answer("--cflags")
 
 

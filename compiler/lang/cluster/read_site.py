@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hccc.ir.limits import MAX_RANKS
-from hccc.lang.cluster.devices import DeviceChoice, NetworkChoice, read_device, read_network
+from hccc.lang.cluster.devices import (
+    OF_DEVICES,
+    OF_NETWORKS,
+    DeviceChoice,
+    NetworkChoice,
+    read_device,
+    read_network,
+)
 from hccc.lang.cluster.entries import (
     is_ids,
     one_id,
@@ -18,6 +25,7 @@ from hccc.lang.cluster.entries import (
 )
 from hccc.lang.cluster.fabric import fill_from_library
 from hccc.lang.cluster.shapes import (
+    OF_LAUNCHES,
     WrittenRate,
     arrow,
     entries,
@@ -39,9 +47,29 @@ MAX_TIERS = 4096
 MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, of one file
 INSIDE = ("direct", "mesh", "switch", "port", "nic")
+OF_BANDWIDTH = ("direct", "switch", "mesh", "port")
+OF_INTERBANDWIDTH = ("direct", "switch")
 TARGETS = ("nic", "port", "switch", "direct")
 EXAMPLES = {"nic": "[((0..3) -> 50)]", "leaf": "[((node1, node2) -> 100)]"}
 _NODES = frozenset({"nodes", "node", "nodecount", "nnodes", "numnodes"})  # for nodenum
+
+
+def defined() -> tuple[str, ...]:
+    """Returns the names that can be defined, besides nodes."""
+    return tuple(_Reader().readers)
+
+
+def keys_of() -> dict[str, tuple[str, ...]]:
+    """Returns the keys that the value of each name may have, where that is a map."""
+    return {
+        "device": OF_DEVICES,
+        "network": OF_NETWORKS,
+        "bandwidth": OF_BANDWIDTH,
+        "interbandwidth": OF_INTERBANDWIDTH,
+        "latency": INSIDE,
+        "interlatency": tuple(OUTSIDE),
+        "launch": OF_LAUNCHES,
+    }
 
 
 def read_site(defines: list[Define]) -> Site:
@@ -234,8 +262,7 @@ class _Reader:
 
     def _bandwidth(self, define: Define) -> None:
         node = self._last_node(define)
-        keys = ("direct", "switch", "mesh", "port")
-        for key, value in mapping(define.value, keys, "bandwidth").items():
+        for key, value in mapping(define.value, OF_BANDWIDTH, "bandwidth").items():
             if key in node.written:
                 raise Mistake("E134", f"`{key}` of this node is there twice", value.at)
             node.written[key] = written = []
@@ -276,7 +303,7 @@ class _Reader:
         sizes = [self.site.kind(node).size for node in between.nodes]
         left, right = min(sizes[:-1]), min(sizes[1:])
         pairs = len(sizes) * (len(sizes) - 1) // 2
-        for key, value in mapping(define.value, ("direct", "switch"), "interbandwidth").items():
+        for key, value in mapping(define.value, OF_INTERBANDWIDTH, "interbandwidth").items():
             between.written[key] = [two_sided(e, key, left, right) for e in entries(value)]
             for a, b, s in between.written[key]:
                 self._count(pairs * (1 if key == "direct" else len(a) + len(b)), s.at)

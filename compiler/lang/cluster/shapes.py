@@ -30,6 +30,7 @@ MAX_PARALLEL = 4096
 MAX_CHUNK = 1 << 40
 NUMBERED = re.compile(r"(node|leaf|spine)([1-9][0-9]{0,8})")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
+OF_LAUNCHES = ("base", "entry", "wake", "small")
 A_RATE = "write `(GB/s, links)` or `(GB/s, links, µs)`"
 
 
@@ -118,7 +119,7 @@ def launch_times(value: Value) -> dict[str, float]:
     `small => 4 MiB`."""
     if isinstance(value, Num | Measure):
         return {"base": latency(value, "a launch")}
-    given = mapping(value, ("base", "entry", "wake", "small"), "launch")
+    given = mapping(value, OF_LAUNCHES, "launch")
     return {k: size(x) if k == "small" else latency(x, f"`{k}`") for k, x in given.items()}
 
 

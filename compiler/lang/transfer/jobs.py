@@ -92,6 +92,14 @@ def parse_job(source: Source, *divisions: VendorClusters) -> Job:
         raise located(mistake, source) from None
 
 
+def check_syntax(source: Source) -> None:
+    """Checks what of a job's text does not depend on the vendor clusters. Raises UserError."""
+    try:
+        parsed(_parser(), program_tokens(source.text, JOB))
+    except Mistake as mistake:
+        raise located(mistake, source) from None
+
+
 def _parsed(source: Source, divisions: Sequence[VendorClusters]) -> Job:
     v = divisions[0]
     syntax = parsed(_parser(), program_tokens(source.text, JOB))

@@ -1,0 +1,1 @@
+"""A language server for programs, jobs and clusters (`hccc lsp`), and what editors read besides."""
