@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from hccc import __version__
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"compiler": "hccc", "runtime": "hccc/runtime", "templates": "hccc/templates"}
 SHIPPED = {
@@ -16,6 +18,8 @@ SHIPPED = {
     ("examples/clusters", ".cluster"): "clusters",
     ("examples/msccl", ".xml"): "msccl",
 }
+PREFIXED = PurePosixPath("compiler/downstream/prefix")  # for <prefix>/share/cmake/hccc
+INSTALLED = f"hccc-{__version__}.data/data"
 
 
 def _files() -> list[str]:
@@ -38,6 +42,8 @@ def _in_wheel(name: str) -> str | None:
     path = PurePosixPath(name)
     if shelf := SHIPPED.get((str(path.parent), path.suffix)):
         return f"hccc/shipped/{shelf}/{path.name}"
+    if path.parent == PREFIXED:
+        return f"{INSTALLED}/share/cmake/hccc/{path.name}"
     folder, _, rest = name.partition("/")
     if folder not in FOLDERS or (ROOT / name).is_symlink():
         return None

@@ -13,7 +13,7 @@ from hccc.cli.helps import HelpfulCommand
 @click.command(
     short_help="Serve an editor: errors as one types, and more.",
     cls=HelpfulCommand,
-    examples=["pip install 'hccc[lsp]'", "hccc lsp"],
+    examples=["hccc lsp"],
 )
 @click.option("--stdio", is_flag=True, help="As it does anyway; some editors add it.")
 def lsp(stdio: bool) -> None:

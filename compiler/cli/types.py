@@ -287,8 +287,8 @@ class AlgorithmFile(ShippedFile):
     _SMALL = 1 << 16  # bytes of a text that is parsed in some milliseconds
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Returns `value` as a Path. Raises UserError for a program whose syntax is wrong: what a
-        command needs besides takes longer to import than most programs to parse."""
+        """Returns `value` as a Path. Raises UserError for a program whose syntax is wrong, before
+        the rest of the command is imported: that takes longer than parsing."""
         path = super().convert(value, param, ctx)
         if path.suffix == ".rccl" and path.is_file() and path.stat().st_size < self._SMALL:
             from hccc.base.files.reading import read_text

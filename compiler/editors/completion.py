@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from hccc.editors.outline import Named, Symbol, outline
+from hccc.editors.outline import DefinedName, Symbol, outline
 from hccc.editors.words import tables
 from hccc.ir.collective import spellings
 from hccc.ir.job import HOM_OPS
@@ -111,7 +111,9 @@ def _count(word: str, before: list[str], brackets: list[_Bracket]) -> None:
         brackets[-1].given.append(before[-1])
 
 
-def _of_program(before: _Before, names: list[Named], line: int, *, job: bool) -> Iterator[Offer]:
+def _of_program(
+    before: _Before, names: list[DefinedName], line: int, *, job: bool
+) -> Iterator[Offer]:
     call = next((b for b in reversed(before.brackets) if b.opens == "("), None)
     word, last = call.word if call else "", before.last
     at_start = call is not None and call is before.brackets[-1] and last in ("(", ",")
@@ -152,7 +154,7 @@ def _quoted(name: str, before: _Before) -> Offer:
 
 
 def _values(
-    names: list[Named], line: int, *, job: bool, body: bool, statement: bool = False
+    names: list[DefinedName], line: int, *, job: bool, body: bool, statement: bool = False
 ) -> Iterator[Offer]:
     """Yields names in scope, functions, and keywords."""
     seen = dict[str, str]()
@@ -179,7 +181,7 @@ def _table(name: str, kind: str) -> Iterator[Offer]:
     return (Offer(word, kind, says) for word, says in tables()[name].items())
 
 
-def _of_cluster(before: _Before, names: list[Named]) -> Iterator[Offer]:
+def _of_cluster(before: _Before, names: list[DefinedName]) -> Iterator[Offer]:
     last = before.last
     defining = [b for a, b in zip(before.tokens, before.tokens[1:], strict=False) if a == "define"]
     if last == "define":

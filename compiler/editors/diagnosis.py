@@ -52,8 +52,8 @@ def mistakes(text: Text) -> list[Found]:
 
 
 def proofs(text: Text) -> list[Found]:
-    """Finds what is wrong in a program that could be read: the first proof that fails, and what is
-    odd. The steps of a job are proved by reading it."""
+    """Finds the first proof of a readable program that fails, and its warnings. The steps of a job
+    are proved by reading it."""
     subject = read(text)
     if subject.job is not None or subject.program is None:
         return []

@@ -20,7 +20,7 @@ class WorkerFailed(Exception):
     """A worker ended, or an answer is a bug's."""
 
 
-class Engine:
+class WorkerProcess:
     """A worker, started when it is first needed, and again after it was ended."""
 
     def __init__(self) -> None:

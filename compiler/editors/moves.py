@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hccc.analysis.contributions import carried
-from hccc.editors.subject import Subject, Text, read
-from hccc.editors.times import Times, times
+from hccc.editors.subject import ReadText, Text, read
+from hccc.editors.times import TransferTimes, times
 from hccc.ir import text as words
 from hccc.ir.arrays import I8
 from hccc.ir.program import Op, Program
@@ -31,7 +31,7 @@ def hover(text: Text, line: int, timed: bool) -> str | None:
 
 
 def next_uses(text: Text, line: int) -> list[int]:
-    """Returns the lines of the transfers that next read what those of a line bring, or add to it."""
+    """Returns the lines of the transfers that next read the chunks of a line, or add to them."""
     subject = read(text)
     if subject.program is None:
         return []
@@ -52,7 +52,7 @@ def same_chunks(text: Text, line: int) -> list[int]:
     return found
 
 
-def _rows(subject: Subject, line: int) -> I8:
+def _rows(subject: ReadText, line: int) -> I8:
     """Returns the rows of the transfers that a line makes. A statement may have several lines: it
     is that of its first, as far as its brackets go."""
     if subject.program is None:
@@ -82,7 +82,9 @@ def _next_use(program: Program, row: int) -> int | None:
     return row + 1 + int(uses.argmax()) if uses.any() else None
 
 
-def _described(program: Program, rows: I8, when: Times | None, *, job: bool) -> Sequence[str]:
+def _described(
+    program: Program, rows: I8, when: TransferTimes | None, *, job: bool
+) -> Sequence[str]:
     table = program.transfers
     steps = np.unique(table["step"][rows]).tolist()
     noun = "step of the job" if job else "step"

@@ -21,7 +21,7 @@ class Symbol(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class DefinedName:
     """A name and its place: line and column from 0. last: the last line of what it names; within:
     whether it is known only there."""
 
@@ -41,13 +41,13 @@ _DEFINE = re.compile(r"\bdefine[ \t]+([A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def outline(text: str, kind: str) -> list[Named]:
+def outline(text: str, kind: str) -> list[DefinedName]:
     """Returns the names that a text defines, in order."""
     lines = [line.split("#")[0].rstrip() for line in text.split("\n")]
     return [*(_defines(lines) if kind == "cluster" else _program(lines))]
 
 
-def definition(names: list[Named], word: str, line: int) -> Named | None:
+def definition(names: list[DefinedName], word: str, line: int) -> DefinedName | None:
     """Returns where the word at a line is defined: the last place above it, else the first."""
     found = [one for one in names if one.name == word]
     found = [one for one in found if not one.within or one.line <= line <= one.last]
@@ -55,14 +55,14 @@ def definition(names: list[Named], word: str, line: int) -> Named | None:
     return before[-1] if before else next(iter(found), None)
 
 
-def _defines(lines: list[str]) -> Iterator[Named]:
+def _defines(lines: list[str]) -> Iterator[DefinedName]:
     found = [(n, m) for n, line in enumerate(lines) for m in _DEFINE.finditer(line)]
     for k, (n, m) in enumerate(found):
         last = max(n, found[k + 1][0] - 1) if found[k + 1 :] else len(lines) - 1
-        yield Named(m[1], Symbol.DEFINE, n, m.start(1), last)
+        yield DefinedName(m[1], Symbol.DEFINE, n, m.start(1), last)
 
 
-def _program(lines: list[str]) -> Iterator[Named]:
+def _program(lines: list[str]) -> Iterator[DefinedName]:
     opened = 0
     for n, line in enumerate(lines):
         if opened <= 0 or _HEADER.match(line) or _FUNCTION.match(line) or _LOOP.match(line):
@@ -71,20 +71,20 @@ def _program(lines: list[str]) -> Iterator[Named]:
         opened += sum(line.count(c) for c in "([") - sum(line.count(c) for c in ")]")
 
 
-def _of_line(lines: list[str], n: int, line: str) -> Iterator[Named]:
+def _of_line(lines: list[str], n: int, line: str) -> Iterator[DefinedName]:
     if m := _HEADER.match(line):
-        yield Named(m[1], Symbol.HEADER, n, m.start(1), len(lines) - 1)
+        yield DefinedName(m[1], Symbol.HEADER, n, m.start(1), len(lines) - 1)
     elif m := _FUNCTION.match(line):
         last = _block(lines, n)
-        yield Named(m[1], Symbol.FUNCTION, n, m.start(1), last)
+        yield DefinedName(m[1], Symbol.FUNCTION, n, m.start(1), last)
         for parameter in _NAME.finditer(m[2]):
             column = m.start(2) + parameter.start()
-            yield Named(parameter.group(), Symbol.VARIABLE, n, column, last, within=True)
+            yield DefinedName(parameter.group(), Symbol.VARIABLE, n, column, last, within=True)
     elif m := _LOOP.match(line):
-        yield Named(m[1], Symbol.VARIABLE, n, m.start(1), _block(lines, n))
+        yield DefinedName(m[1], Symbol.VARIABLE, n, m.start(1), _block(lines, n))
     elif m := _ASSIGNED.match(line):
         for target in _NAME.finditer(m[1]):
-            yield Named(target.group(), Symbol.VARIABLE, n, m.start(1) + target.start(), n)
+            yield DefinedName(target.group(), Symbol.VARIABLE, n, m.start(1) + target.start(), n)
 
 
 def _block(lines: list[str], begin: int) -> int:

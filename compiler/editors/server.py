@@ -20,7 +20,7 @@ from hccc.base.sizes import size_of
 from hccc.base.version import __version__
 from hccc.editors.completion import completions
 from hccc.editors.diagnosis import Found, Place
-from hccc.editors.engine import Engine, WorkerFailed
+from hccc.editors.engine import WorkerProcess, WorkerFailed
 from hccc.editors.outline import Symbol, definition, outline
 from hccc.editors.subject import Text
 from hccc.editors.words import said, word_at
@@ -48,7 +48,7 @@ OFFERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EditorSettings:
     """What an editor sets under `hccc`: the cluster of texts that name none, the bytes of simulated
     calls, the most seconds of a proof, and of a simulation."""
 
@@ -57,9 +57,9 @@ class Settings:
     seconds: float = 10.0
 
     @staticmethod
-    def of(given: object) -> Settings:
+    def of(given: object) -> EditorSettings:
         """Returns settings as a client sends them; what is none of them, or wrong, is left out."""
-        known, found = Settings(), dict[str, Any]()
+        known, found = EditorSettings(), dict[str, Any]()
         section = given.get("hccc", given) if isinstance(given, dict) else {}
         for name, value in section.items() if isinstance(section, dict) else ():
             if name == "seconds" and isinstance(value, int | float) and value > 0:
@@ -80,8 +80,8 @@ class Server(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("hccc", __version__)
-        self.settings = Settings()
-        self.reading, self.proving = Engine(), Engine()
+        self.settings = EditorSettings()
+        self.reading, self.proving = WorkerProcess(), WorkerProcess()
         self._checks: dict[str, asyncio.Task[None]] = {}
 
     def text(self, document: TextDocument) -> Text:
@@ -208,7 +208,7 @@ def server() -> Server:
 def _documents(made: Server) -> None:
     @made.feature(types.INITIALIZE)
     def begun(ls: Server, params: types.InitializeParams) -> None:
-        ls.settings = Settings.of(params.initialization_options)
+        ls.settings = EditorSettings.of(params.initialization_options)
 
     @made.feature(types.INITIALIZED)
     async def ready(ls: Server, _: types.InitializedParams) -> None:
@@ -217,7 +217,7 @@ def _documents(made: Server) -> None:
 
     @made.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     def configured(ls: Server, params: types.DidChangeConfigurationParams) -> None:
-        ls.settings = Settings.of(params.settings)
+        ls.settings = EditorSettings.of(params.settings)
         for uri in ls.workspace.text_documents:
             ls.check(uri, 0)
 

@@ -44,12 +44,12 @@ class Text:
 
     @property
     def kind(self) -> str | None:
-        """What is in it: `program`, `job` or `cluster`; None for what editors only show."""
+        """Its language: `program`, `job` or `cluster`; None for any other."""
         return KINDS.get(kind_of(self.text, self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class ReadText:
     """What was read. program: its transfers, those of a job that it amounts to; None of a cluster,
     and of a job without one. topology: the cluster that was named, or that the text is."""
 
@@ -60,21 +60,21 @@ class Subject:
 
 
 @lru_cache(maxsize=4)
-def read(text: Text) -> Subject:
+def read(text: Text) -> ReadText:
     """Reads a text, and the cluster that is named. Raises UserError."""
     match text.kind:
         case "program":
-            return Subject(text, program=parse(text.source), topology=_named(text))
+            return ReadText(text, program=parse(text.source), topology=_named(text))
         case "job":
             check_syntax(text.source)
             topology = _named(text)
             if topology is None:
-                return Subject(text)
+                return ReadText(text)
             job = job_of(JobInput(text.source), topology)
-            return Subject(text, expand(job), job, topology)
+            return ReadText(text, expand(job), job, topology)
         case "cluster":
-            return Subject(text, topology=cluster_of(ClusterInput(text.source)))
-    return Subject(text)
+            return ReadText(text, topology=cluster_of(ClusterInput(text.source)))
+    return ReadText(text)
 
 
 def place_of_name(text: Text) -> Span | None:

@@ -10,7 +10,7 @@ from hccc.api.arguments import simulated
 from hccc.base.sizes import size_of
 from hccc.driver.inputs import ProgramInput
 from hccc.driver.options import Options
-from hccc.editors.subject import Subject
+from hccc.editors.subject import ReadText
 from hccc.ir import text as words
 from hccc.ir.arrays import I8
 from hccc.ir.topology import F8
@@ -21,7 +21,7 @@ from hccc.sim.simulate import Request, Run, simulate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Times:
+class TransferTimes:
     """begin, end: of each transfer, µs from the beginning of the call, nan where it is part of
     another's work; cluster, size: in words."""
 
@@ -37,10 +37,10 @@ class Times:
         return f"{words.number(begin)} to {words.number(end)}" if known else "with another"
 
 
-_known: dict[object, Times] = {}
+_known: dict[object, TransferTimes] = {}
 
 
-def times(subject: Subject) -> Times:
+def times(subject: ReadText) -> TransferTimes:
     """Simulates one call of a program or a job, on the cluster that was named or else on common
     nodes of as many GPUs. Raises UserError for what cannot be simulated."""
     if subject.text not in _known:
@@ -50,7 +50,7 @@ def times(subject: Subject) -> Times:
     return _known[subject.text]
 
 
-def _of_program(subject: Subject) -> Times:
+def _of_program(subject: ReadText) -> TransferTimes:
     size = size_of(subject.text.size)
     assert subject.program is not None
     given = ProgramInput(subject.program)
@@ -58,10 +58,10 @@ def _of_program(subject: Subject) -> Times:
     plan = compiled.at(size, False).plan
     run = simulate(prepare(plan, where), Request(size))
     begin, end = _each(subject, run)
-    return Times(begin, end, where.name, words.size(size))
+    return TransferTimes(begin, end, where.name, words.size(size))
 
 
-def _each(subject: Subject, run: Run) -> tuple[F8, F8]:
+def _each(subject: ReadText, run: Run) -> tuple[F8, F8]:
     """Returns begin and end of each transfer: of the primitives at one of its ends that move its
     chunk from or to the other. Where several do, one after the other, they are in its order."""
     assert subject.program is not None
@@ -90,7 +90,7 @@ def _each(subject: Subject, run: Run) -> tuple[F8, F8]:
     return begin + run.launch, end + run.launch
 
 
-def _of_job(subject: Subject) -> Times:
+def _of_job(subject: ReadText) -> TransferTimes:
     assert subject.job is not None and subject.topology is not None and subject.program is not None
     size = size_of(subject.text.size)
     run = simulate_job(subject.job, subject.topology, [size]).runs[0]
@@ -102,4 +102,4 @@ def _of_job(subject: Subject) -> Times:
         end[task.step] = max(end[task.step], task.end)
     launch = run.time - float(end.max(initial=0.0))
     cluster = subject.topology.name
-    return Times(begin[step] + launch, end[step] + launch, cluster, words.size(size))
+    return TransferTimes(begin[step] + launch, end[step] + launch, cluster, words.size(size))

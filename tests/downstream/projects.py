@@ -30,6 +30,10 @@ class Project:
             "cmake", "-S", self.source, "-B", self.build, f"-Dhccc_DIR={place}", *options
         )
 
+    def configure_by_path(self) -> subprocess.CompletedProcess[str]:
+        """Runs cmake with nothing said about where hccc is: its command is on PATH."""
+        return self.hccc.done("cmake", "-S", self.source, "-B", self.build)
+
     def make(self) -> subprocess.CompletedProcess[str]:
         """Builds the outdated files."""
         return self.hccc.done("cmake", "--build", self.build)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.downstream.projects import Project, newer, project
+from hccc import __version__
+from tests.downstream.projects import Project, copied, newer, project
 from tests.installed import Installed, tools
 from tests.marks import some
 
@@ -47,6 +48,20 @@ def test_it_runs_and_is_rebuilt_as_far_as_something_changed(built: Project) -> N
     assert "H100" in plan.read_text()
     assert built.hccc.run(program) == "4 ranks, 100000 elements: right\n"
     assert not compiled(built.built())
+
+
+def test_hccc_on_path_is_found(tmp_path: Path, installed: Installed) -> None:
+    """By share/cmake/hccc of its prefix, which includes the packaged configuration."""
+    tools(["cmake", "cc", "c++"])
+    made = Project(copied("cmake", tmp_path / "a project"), tmp_path / "its build", installed)
+    done = made.configure_by_path()
+    assert done.returncode == 0, done.stdout + done.stderr
+    cache = (made.build / "CMakeCache.txt").read_text()
+    assert f"hccc_DIR:PATH={installed.bin.parent}/share/cmake/hccc" in cache
+    text = (made.source / "CMakeLists.txt").read_text()
+    (made.source / "CMakeLists.txt").write_text(text.replace("hccc REQUIRED", "hccc 99 REQUIRED"))
+    done = made.configure_by_path()
+    assert done.returncode and __version__ in done.stderr
 
 
 def test_a_wrong_algorithm_is_an_error_with_its_place(built: Project) -> None:

@@ -15,7 +15,7 @@ from hccc.shipped.hardware.load import devices, networks
 
 
 def offered(text: str, kind: str = "program") -> dict[str, str]:
-    """Returns what is offered at the mark, and what is written for each."""
+    """Returns each word offered at the mark, with the text that is written for it."""
     before, _, _ = text.partition("|")
     line = before.count("\n")
     column = len(before) - before.rfind("\n") - 1

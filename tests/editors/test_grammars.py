@@ -29,7 +29,7 @@ def grammar(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=list(GRAMMARS))
 def parser(request: pytest.FixtureRequest) -> Any:
-    """A tokenizer of TextMate's grammars, by each of ours; and the suffix of its texts."""
+    """Makes a tokenizer of each grammar, and returns it with the suffix of its texts."""
     from textmate_grammar.parsers.base import LanguageParser
 
     return LanguageParser(grammar(GRAMMARS[request.param])), request.param

@@ -30,7 +30,7 @@ ResCCLAlgo(nRanks=4, OpType="Reduce", nChunks=1, Root=0):
 
 @given(correct_programs())
 def test_contributions_are_those_of_a_run(program: Program) -> None:
-    """Each rank's value as a set; what a transfer brings is what its source holds then."""
+    """Runs the program with a set for each value: a transfer brings the set at its source."""
     c, table = program.collective, program.transfers
     held: dict[tuple[int, int], set[int]] = {}
     for rank in range(c.n_ranks):

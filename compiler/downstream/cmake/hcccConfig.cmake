@@ -5,7 +5,8 @@
 #   hccc_add_runtime([STATIC | SHARED])   hccc::runtime, the library of hccc_runtime.h
 #   hccc::headers   a target with the folder of hccc/hccc.h
 #
-# Found without any setting where `hccc` is installed and a Python build asks; else by
+# Found without any setting where `hccc` is installed and a Python build asks; else
+# where the folder of its command is on PATH (compiler/downstream/prefix), or by
 # -Dhccc_DIR="$(hccc config --cmakedir)". HCCC_EXECUTABLE: the command, hccc's own where it is left
 # out; a list with arguments may be given.
 if(CMAKE_VERSION VERSION_LESS 3.21)
