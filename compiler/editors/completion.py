@@ -165,7 +165,9 @@ def _values(
     yield from (Offer(name, kind) for name, kind in seen.items())
     if body:
         variables = dict(tables()["job_header" if job else "header"])
-        variables |= tables()["variables"] | {"nRanks": tables()["header"]["nRanks"]} if job else {}
+        variables |= (
+            dict(tables()["variables"]) | {"nRanks": tables()["header"]["nRanks"]} if job else {}
+        )
         hidden = {"AlgoName", "OpType", *seen}
         yield from (Offer(k, "variable", says) for k, says in variables.items() if k not in hidden)
     calls = [*_table("functions", "function"), *(_table("job_calls", "function") if job else ())]

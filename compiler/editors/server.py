@@ -167,7 +167,8 @@ class Server(LanguageServer):
         if position.line >= len(lines):
             return position, None
         found = self.workspace.position_codec.position_from_client_units(lines, position)
-        return found, word_at(lines[found.line].rstrip("\r\n"), found.character)
+        word = word_at(lines[found.line].rstrip("\r\n"), found.character)
+        return types.Position(found.line, found.character), word
 
     async def moved(self, call: str, text: Text, line: int) -> list[int]:
         """Asks for the lines of transfers that have to do with those of a line, from 0."""
