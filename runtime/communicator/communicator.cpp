@@ -621,9 +621,9 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
 }
 
 // Gives the shared scratch back when a call has ended: then no rank touches it any more, unless the
-// communicator is lost.
+// communicator is lost. A call that is refused keeps it for the next one, by when all ranks have left it.
 void Communicator::give_scratch() {
-  if (shares_ && failure_.code() == hcccSuccess) host_->give_scratch(), shares_ = false;
+  if (shares_ && failure_.code() == hcccSuccess && !failure_.refused()) host_->give_scratch(), shares_ = false;
 }
 
 // Shows other ranks what this one calls.
