@@ -393,7 +393,7 @@ void Waiting::check() const {
 }
 
 void Waiting::turn() {
-  constexpr unsigned SPINS = 1000, PERIOD = 1024;  // then others get the core
+  constexpr unsigned SPINS = 10000, PERIOD = 1024;  // about a millisecond; then others get the core
   if (++turns_ > SPINS) sched_yield();
   if (turns_ % PERIOD == 0 || of_.aborted) check();
 }

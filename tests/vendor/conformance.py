@@ -178,23 +178,17 @@ class Checked:
     def refusals(self) -> None:
         """Makes calls that are refused, and cost nothing."""
         x = np.ones(4, "float32")
-        for what, result, call in (
-            (
-                "a root that is none",
-                Result.INVALID_ARGUMENT,
-                lambda: self.comm.broadcast(x, self.n),
-            ),
-            (
-                "a reduction that is none",
-                Result.INVALID_ARGUMENT,
-                lambda: self.comm.all_reduce(x, op="band"),
-            ),
-        ):
+        none = Result.INVALID_ARGUMENT
+        calls: dict[str, Callable[[], None]] = {
+            "a root that is none": lambda: self.comm.broadcast(x, self.n),
+            "a reduction that is none": lambda: self.comm.all_reduce(x, op="band"),
+        }
+        for what, call in calls.items():
             try:
                 call()
                 self.wrong.append(f"{what} is not refused")
             except CommunicatorError as error:
-                if error.result != result:
+                if error.result != none:
                     self.wrong.append(f"{what}: {error.result.name}, {error.text}")
         for dtype in ("float16", "float8e4m3", "complex64"):
             if not self.engine.can(VendorCall.ALL_REDUCE, dtype, "sum"):
