@@ -116,4 +116,6 @@ def _warn(reason: str) -> None:
     warnings.warn(f"hccc.torch: calls go through Python, which is slower: {reason}", stacklevel=2)
 
 
-torch.distributed.Backend.register_backend("hccc", _create, extended_api=True, devices=["cpu", "cuda"])
+torch.distributed.Backend.register_backend(
+    "hccc", _create, extended_api=True, devices=["cpu", "cuda"]
+)

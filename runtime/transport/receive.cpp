@@ -95,7 +95,9 @@ void finish(Receipt *receipt, bool good) {
   Transport &t = *receipt->t;
   Peer &peer = *receipt->peer;
   if (receipt->slot >= 0) t.in_pool.give(receipt->slot);
-  if (good && peer.state != PeerState::FAILED) arrived(t, peer, receipt->header, receipt->bytes);
+  // Of a peer that has left in order, and is closed since, all that it sent counts.
+  const bool counts = peer.state != PeerState::FAILED || !peer.reported;
+  if (good && counts) arrived(t, peer, receipt->header, receipt->bytes);
   --t.receipts;
   delete receipt;
 }
