@@ -133,7 +133,7 @@ def _of_program(
     if before.inside:
         return
     if word == "transfer" and call is not None:
-        if at_start and call.commas == 4 or last == "=" and call.given[-1:] == ["op"]:
+        if (at_start and call.commas == 4) or (last == "=" and call.given[-1:] == ["op"]):
             yield from _table("operations", "value")
             return
         if at_start:

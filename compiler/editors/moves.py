@@ -1,4 +1,4 @@
-"""moves: the transfers that a line of a text makes: what they carry, when, and who needs it next."""
+"""moves: the transfers that a line of a text makes: what each brings, when, who needs it next."""
 
 from __future__ import annotations
 

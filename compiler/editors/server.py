@@ -20,7 +20,7 @@ from hccc.base.sizes import size_of
 from hccc.base.version import __version__
 from hccc.editors.completion import completions
 from hccc.editors.diagnosis import Found, Place
-from hccc.editors.engine import WorkerProcess, WorkerFailed
+from hccc.editors.engine import WorkerFailed, WorkerProcess
 from hccc.editors.outline import Symbol, definition, outline
 from hccc.editors.subject import Text
 from hccc.editors.words import said, word_at

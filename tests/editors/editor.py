@@ -83,7 +83,7 @@ def editing(settings: object = None) -> Iterator[Editor]:
     with asyncio.Runner() as runner:
         editor = Editor(client, runner)
 
-        @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)  # type: ignore[untyped-decorator]
         def published(said: types.PublishDiagnosticsParams) -> None:
             editor.queue(said.uri).put_nowait(said)
 
@@ -98,7 +98,7 @@ def editing(settings: object = None) -> Iterator[Editor]:
         async def ending() -> None:
             await client.shutdown_async(None)
             client.exit(None)
-            await client.stop()
+            await client.stop()  # type: ignore[no-untyped-call]
 
         editor.run(starting())
         yield editor
