@@ -203,7 +203,10 @@ def completing(program: Program) -> U1:
 
 
 def carried(program: Program, row: int) -> list[int]:
-    """Returns the ranks whose pieces transfer `row` brings of its chunk. O(transfers of the chunk)."""
+    """Returns the ranks whose pieces transfer `row` brings of its chunk.
+
+    O(transfers of the chunk).
+    """
     c, t = program.collective, program.transfers
     chunk = int(t["chunk"][row])
     start = int(ends(c)[0][chunk])
