@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -136,8 +137,7 @@ class Rank:
             raise AssertionError(f"{name}: rank {self.rank} has a wrong result")
 
     def _gloo(self, send: Any, receive: Any) -> Callable[[], None]:
-        import torch
-        import torch.distributed as dist
+        torch, dist = import_module("torch"), import_module("torch.distributed")
 
         if not dist.is_initialized():
             dist.init_process_group("gloo", rank=self.rank, world_size=self.n)

@@ -51,8 +51,8 @@ def load(place: Path | str, group: Any = None) -> None:
 def empty(*shape: int | Sequence[int], dtype: Any = None, device: Any = "cpu") -> Any:
     """Makes a zeroed tensor in memory that the other ranks reach: collectives do not copy it.
 
-    shape: lengths, or one sequence of them, as `torch.empty` takes. device: the CPU or a GPU; raises
-    UserError E412 to E414 for a GPU without the backend of C++.
+    shape: lengths, or one sequence of them, as `torch.empty` takes. device: the CPU or a GPU.
+    Raises UserError E412 to E414 for a GPU without the backend of C++.
     """
     type_ = torch.get_default_dtype() if dtype is None else dtype
     sizes = torch.Size(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)

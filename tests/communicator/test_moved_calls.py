@@ -105,7 +105,8 @@ def until_lost(communicator: Communicator, joined: Path) -> Lost:
 @pytest.mark.parametrize("victim", [ROOT, 2])
 def test_a_rank_that_is_killed(victim: int, tmp_path: Path) -> None:
     joined, logs = tmp_path / "joined", tmp_path / "logs"
-    joined.mkdir(), logs.mkdir()
+    joined.mkdir()
+    logs.mkdir()
     world = start(N, until_lost, joined, environment=logged(logs))
     wait_until_joined(joined, N)
     time.sleep(0.3)

@@ -85,7 +85,11 @@ class World:
                     c.alias_offset(r) // c.chunks_per_block * count, given, into
                 )
             scratch: Memory = [None] * plan.scratch
-            buffers = {Buffer.INPUT: given, Buffer.OUTPUT: into, Buffer.SCRATCH: scratch}
+            buffers: dict[int, Memory] = {
+                Buffer.INPUT: given,
+                Buffer.OUTPUT: into,
+                Buffer.SCRATCH: scratch,
+            }
             self.ranks.append(RankLanes(plan, buffers))
 
     def run(self, pick: random.Random, combine: Callable[[Any, Any], Any]) -> None:
@@ -177,6 +181,7 @@ class World:
 
     def _sent_to(self, members: list[int], groups: Any, one: int, task: Any) -> Memory:
         send = self._other_end(members, groups, one, task)
+        assert send is not None
         assert (send["count"], send["step"]) == (task["count"], task["step"])
         return self.ranks[members[int(task["peer"])]].read(send)
 

@@ -59,13 +59,13 @@ def _add(a: Term, b: Term) -> Term:
 def _check(job: Job, count: int, batches: int, in_place: bool, seed: int, lanes: bool) -> World:
     c = job.collective
     inputs = _inputs(c, count)
-    world = World(job, count, batches, in_place, inputs, lanes)  # type: ignore[arg-type]
+    world = World(job, count, batches, in_place, inputs, lanes)
     world.run(random.Random(seed), _add)
-    for rank, lanes in enumerate(world.ranks):
-        got: list[Any] = lanes.buffers[1][:]
+    for rank, its in enumerate(world.ranks):
+        got: list[Any] = its.buffers[1][:]
         assert got == _wanted(c, inputs, rank, count), f"rank {rank}"
         if not in_place:
-            assert lanes.buffers[0] == inputs[rank], f"rank {rank} wrote into its input"
+            assert its.buffers[0] == inputs[rank], f"rank {rank} wrote into its input"
     return world
 
 

@@ -272,7 +272,7 @@ def test_without_scripts_it_reads_well(browser: Browser, file: Path) -> None:
             box = page.locator(f"#{name} figure svg").first.bounding_box()
             assert box is not None and box["width"] > 300 and box["height"] > 100
         assert page.locator(".program li").count() == COPIES
-        assert "chunk" in page.locator(f"{BARS} title").first.text_content()
+        assert "chunk" in (page.locator(f"{BARS} title").first.text_content() or "")
 
 
 def _compared(shot: bytes, name: str, update: bool) -> None:
