@@ -37,6 +37,7 @@ from benchmarks.namespaces import DEVICE
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import vendor_clusters
 from hccc.runtime.communicator.communicator import Communicator, allocate
+from hccc.runtime.communicator.errors import check
 from hccc.runtime.communicator.runtime_library import build, library
 from hccc.runtime.job.loaded import LoadedJob
 from hccc.synth.builtin.hetccl import hetccl
@@ -88,7 +89,7 @@ class Rank:
         """Returns the numbers of all ranks; they meet for it."""
         all = np.zeros(self.n)
         all[self.rank] = value
-        self.comm._call("CommGatherBytes", all.ctypes.data, all.itemsize)
+        check(library().call("CommGatherBytes", self.comm.handle, all.ctypes.data, all.itemsize))
         return [float(x) for x in all]
 
     def measure(self, size: int) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class Rank:
         if self.case.gloo:
             ways["gloo"] = self._gloo(send, receive)
         times: dict[str, list[float]] = {name: [] for name in ways}
-        first = next(iter(self.jobs.values()))
+        first, mine = next(iter(self.jobs.values())), [0.0] * self.n
         for k in range(1 + self.case.repeats):
             for name, call in ways.items():
                 receive[:] = 0

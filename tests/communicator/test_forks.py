@@ -36,7 +36,7 @@ def _calls(c: Communicator, x: Any) -> None:
 
 
 def _frees(c: Communicator, x: Any) -> None:
-    c.__dict__["_kept"] = None
+    vars(c).update(_kept=None)
     del x
     gc.collect()
 

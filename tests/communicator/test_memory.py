@@ -123,7 +123,8 @@ def at_once(communicator: Communicator, place: Path) -> bool:
         communicator.split(communicator.rank % 2),
     )
     assert row is not None and column is not None
-    loaded(row, place), loaded(column, place)
+    loaded(row, place)
+    loaded(column, place)
     wrong: list[str] = []
 
     def calls(c: Communicator, first: int, n: int) -> None:

@@ -52,10 +52,14 @@ def _columns(x: list[Any], r: int) -> Any:
     return np.concatenate([one.reshape(N, -1)[r] for one in x])
 
 
+def _columns_sum(x: list[Any]) -> Any:
+    return np.sum(x, axis=0, dtype=np.int32).reshape(N, -1)
+
+
 SHAPES = {
     OpType.ALLREDUCE: Shape(1, 1, (SUM,), lambda x, r: sum(x)),
     OpType.ALLGATHER: Shape(1, N, (), lambda x, r: np.concatenate(x)),
-    OpType.REDUCESCATTER: Shape(N, 1, (SUM,), lambda x, r: sum(x).reshape(N, -1)[r]),
+    OpType.REDUCESCATTER: Shape(N, 1, (SUM,), lambda x, r: _columns_sum(x)[r]),
     OpType.ALLTOALL: Shape(N, N, (), _columns),
     OpType.BROADCAST: Shape(1, 1, (ROOT,), lambda x, r: x[ROOT]),
     OpType.REDUCE: Shape(1, 1, (SUM, ROOT), lambda x, r: sum(x) if r == ROOT else None),

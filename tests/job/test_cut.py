@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import namespaces
+import benchmarks.namespaces as namespaces
 from hccc.ir.collective import OpType
 from hccc.ir.job import vendor_clusters
 from hccc.runtime.communicator import Communicator, CommunicatorError

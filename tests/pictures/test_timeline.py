@@ -211,7 +211,8 @@ def _rows_of_the_path(picture: Picture) -> set[str]:
     for path in root.iter(f"{SVG}path"):
         ends = re.fullmatch(r"M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)", path.get("d", ""))
         if found[1] in path.get("class", "").split() and ends and ends[1] != ends[3]:
-            nearest = min(names, key=lambda y: abs(y + 4 - float(ends[2])))
+            distance = {abs(y + 4 - float(ends[2])): y for y in names}
+            nearest = distance[min(distance)]
             along.add(names[nearest])
     return along
 

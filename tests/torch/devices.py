@@ -133,7 +133,9 @@ def collectives() -> None:
         assert [torch.equal(a.cpu(), b) for a, b in zip(parts, every, strict=True)] == [True] * n
         y = _zeros(COUNT)
         made(dist.reduce_scatter_tensor(y, _own(n * COUNT), async_op=asynchronous))
-        assert torch.equal(y.cpu(), sum(_all(n * COUNT)).view(n, COUNT)[r])
+        assert torch.equal(
+            y.cpu(), torch.stack(_all(n * COUNT)).sum(0, dtype=y.dtype).view(n, COUNT)[r]
+        )
         z = _zeros(n * COUNT)
         made(dist.all_to_all_single(z, _own(n * COUNT), async_op=asynchronous))
         wanted = [one.view(n, COUNT)[r] for one in _all(n * COUNT)]

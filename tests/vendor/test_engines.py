@@ -19,10 +19,9 @@ from tests.communicator import world
 from tests.communicator.world import Lost
 from tests.vendor import conformance
 
-MPI_TYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64"]
-MPI_TYPES += ["float16", "int16", "uint16"]
-NCCL_TYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64"]
-NCCL_TYPES += ["float16", "int16"]
+_BOTH = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64", "float16"]
+MPI_TYPES = [*_BOTH, "int16", "uint16"]
+NCCL_TYPES = [*_BOTH, "int16"]
 OPS = list(conformance.OPS)
 LIMIT = 2.0  # seconds of a call in tests of faults
 
