@@ -25,7 +25,7 @@ from matplotlib.path import Path
 from hccc.base.shown import brief
 from hccc.ir.text import clean
 from hccc.pictures.palette import FAINT, INK, PAPER
-from hccc.pictures.svg import MARK, Mark, View, compact
+from hccc.pictures.svg import MARK, Mark, ZoomView, compact
 
 SMALL, NORMAL, LARGE = 8.0, 9.0, 12.0  # points of text; nothing is written smaller
 DPI = 200  # of a PNG
@@ -115,7 +115,7 @@ class Sheet:
         self.axes.set(xlim=(0, width), ylim=(0, height))
         self.axes.axis("off")
         self.marks: list[Mark] = []
-        self.view: View | None = None
+        self.view: ZoomView | None = None
         self._viewed = False
 
     def plot(self, left: float, bottom: float, width: float, height: float) -> Axes:
@@ -126,7 +126,7 @@ class Sheet:
     def set_view(self, at: tuple[float, float, float, float], data: Mapping[str, str]) -> None:
         """Makes (x, y, width, height) what a page can zoom into. data: attributes for the page."""
         x, y, w, h = at
-        self.view = View(72 * x, 72 * (self.height - y - h), 72 * w, 72 * h, data)
+        self.view = ZoomView(72 * x, 72 * (self.height - y - h), 72 * w, 72 * h, data)
 
     @contextmanager
     def viewed(self) -> Iterator[None]:

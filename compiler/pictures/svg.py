@@ -33,7 +33,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ZoomView:
     """The part of a drawing that a page can zoom into, in points from the upper left corner."""
 
     x: float
@@ -49,7 +49,7 @@ def compact(
     title: str,
     label: str,
     marks: Sequence[Mark],
-    view: View | None = None,
+    view: ZoomView | None = None,
 ) -> str:
     """Returns the drawing `raw`, as matplotlib writes it, as a document of its own. O(its length).
 
@@ -146,7 +146,7 @@ def _referred(root: ET.Element) -> set[str]:
     return found
 
 
-def _nested(view: View, inside: Sequence[ET.Element]) -> ET.Element:
+def _nested(view: ZoomView, inside: Sequence[ET.Element]) -> ET.Element:
     """Returns the element of a view: what is inside keeps its place."""
     place = [f"{value:.2f}" for value in (view.x, view.y, view.width, view.height)]
     nested = ET.Element("svg", dict(zip(("x", "y", "width", "height"), place, strict=True)))
