@@ -72,7 +72,7 @@ def check(job: Job, as_json: bool) -> None:
 def runnable(
     what: Input, how: CommandOptions, vendors: Vendors
 ) -> tuple[Job, Topology | None, tuple[tuple[str, str], ...]] | None:
-    """Returns the checked job that was given, the cluster, and whose library serves each rank;
+    """Returns the job that was given, checked, the cluster, and the vendor of each rank;
     None of what is no job. Raises as `job_in`; UserError E473 for `vendors` that do not fit."""
     from hccc.driver.inputs import JobInput
     from hccc.launch.job_runs import clusters_of, vendor_of_ranks

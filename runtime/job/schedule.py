@@ -50,7 +50,7 @@ class Kind(IntEnum):
     COPY = 9
 
 
-class Buffer(IntEnum):
+class JobBuffer(IntEnum):
     """Buffers of a call."""
 
     INPUT = 0
@@ -77,7 +77,7 @@ class JobSchedule:
 
 _At = tuple[int, int]  # a buffer, and an element of it
 _Done = tuple[int, int]  # a lane, and a task of it
-_HERE: _At = (Buffer.NOWHERE, 0)
+_HERE: _At = (JobBuffer.NOWHERE, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,11 @@ class _RankTasks:
         self._crossing: dict[tuple[int, ...], list[tuple[int, int, int, int]]] = {}
         self._step, self._group = -1, 0
         self._first: _Done | None = None
-        self._input: _At = (Buffer.INPUT, 0)
+        self._input: _At = (JobBuffer.INPUT, 0)
         if in_place and c.swaps_in_place:
             self._input = self._reserve(c.input_blocks(rank) * count)
             length = c.input_blocks(rank) * count
-            self._first = self._add(0, Kind.COPY, (Buffer.INPUT, 0), self._input, length)
+            self._first = self._add(0, Kind.COPY, (JobBuffer.INPUT, 0), self._input, length)
 
     def do(self, wave: int, batch: int, step: int) -> None:
         """Makes what this rank does in a task."""
@@ -275,7 +275,7 @@ class _RankTasks:
     def _bring(self, span: _Span) -> None:
         """Copies input to where work is; in place it is there."""
         at, to = self._input_at(span), self._work(span)
-        if not (self._in_place and self._wants[span.part] and at[0] == Buffer.INPUT):
+        if not (self._in_place and self._wants[span.part] and at[0] == JobBuffer.INPUT):
             self._add(0, Kind.COPY, at, to, self._length(span), reads=[span], writes=[span])
 
     def _alike(self, span: _Span) -> Iterator[_Span]:
@@ -308,15 +308,15 @@ class _RankTasks:
     def _work_of(self, span: _Span) -> _At:
         part, begin = span.part, self._range(span)[0]
         if self._wants[part]:
-            return Buffer.OUTPUT, self._out_block[part] * self._count + begin
+            return JobBuffer.OUTPUT, self._out_block[part] * self._count + begin
         low, high = self._part_range(part)
         if part not in self._work_at:
             self._work_at[part] = self._reserve(high - low)[1] - low
-        return Buffer.SCRATCH, self._work_at[part] + begin
+        return JobBuffer.SCRATCH, self._work_at[part] + begin
 
     def _reserve(self, length: int) -> _At:
         at, self._scratch = self._scratch, self._scratch + length
-        return Buffer.SCRATCH, at
+        return JobBuffer.SCRATCH, at
 
     def _part_range(self, part: int) -> tuple[int, int]:
         slot = part % self._per

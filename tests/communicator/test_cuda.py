@@ -366,7 +366,7 @@ def test_another_call_at_one_rank_costs_nothing(
 
 
 def different_on_gpus(communicator: Communicator, place: Path) -> list[str]:
-    """The same of launches, which return before their ranks are told."""
+    """Makes launches that differ, which return before their ranks are told."""
     rank, texts = CudaRank(communicator, place), []
     c, stream = rank.c, rank.stream()
     x = rank.empty(COUNT)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hccc.ir.job import Job
-from hccc.runtime.job.schedule import Buffer, JobSchedule, Kind, schedule
+from hccc.runtime.job.schedule import JobBuffer, JobSchedule, Kind, schedule
 
 Memory = list[Any]
 _PASSES = (Kind.SEND, Kind.RECEIVE)
@@ -86,9 +86,9 @@ class World:
                 )
             scratch: Memory = [None] * plan.scratch
             buffers: dict[int, Memory] = {
-                Buffer.INPUT: given,
-                Buffer.OUTPUT: into,
-                Buffer.SCRATCH: scratch,
+                JobBuffer.INPUT: given,
+                JobBuffer.OUTPUT: into,
+                JobBuffer.SCRATCH: scratch,
             }
             self.ranks.append(RankLanes(plan, buffers))
 
