@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
 UPDATE = "look at the text, then run pytest with --update-golden"
 CPU_DEVICES = 2  # of this process and its children
-SUITES = ("not slow", "slow")  # compile with -O0; users have -O3
+LEVELS = {"not slow": "-O0", "slow": "-O1"}  # of the suites; users have -O3
 LONGEST = ("tests/torch/", "tests/docs/test_chapters.py", "tests/launch/", "tests/examples/")
 _PASSED = pytest.StashKey[bool]()
 # A change fails for what it changed: its random cases are the same in each run. With HCCC_LONG they
@@ -46,8 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     starts its command, with it ignored. Has both suites compile faster than users do."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.option.markexpr in SUITES:
-        os.environ.setdefault("HCCC_CXXFLAGS", "-O0")
+    if config.option.markexpr in LEVELS:
+        os.environ.setdefault("HCCC_CXXFLAGS", LEVELS[config.option.markexpr])
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
     # The device layer reads it once a process, in whichever test of a worker comes first.
     os.environ["HCCC_CPU_DEVICES"] = str(CPU_DEVICES)
