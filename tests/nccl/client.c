@@ -41,8 +41,8 @@ static ncclResult_t done(ncclComm_t comm) {
 }
 /* Ends a group; where a communicator does not block that returns at once. */
 static void end_group(void) {
-  const ncclResult_t result = ncclGroupEnd();
-  if (result != ncclInProgress) CHECK(result);
+  const ncclResult_t ended = ncclGroupEnd();
+  if (ended != ncclInProgress) CHECK(ended);
   for (int r = first; r < last; ++r) CHECK(done(comms[r]));
 }
 /* Makes a call at every rank of this process, r. */
