@@ -153,7 +153,7 @@ class _Reader:
         for nodes, at in zip(self.site.memory, self.memory_at, strict=True):
             first = device[nodes[0]]
             for node in nodes:
-                if device[node].vendor == first.vendor:
+                if "any" in (vendors := {device[node].vendor, first.vendor}) or len(vendors) == 1:
                     continue
                 pair = [
                     f"node{n + 1} ({d.vendor})"
