@@ -22,6 +22,7 @@ namespace hccc::job {
 using Clock = std::chrono::steady_clock;
 constexpr auto LOOK = std::chrono::milliseconds(20);   // between looks at other ranks
 constexpr auto GRACE = std::chrono::milliseconds(1500);  // in which lanes leave after a failure
+constexpr auto REASON = std::chrono::milliseconds(500);
 constexpr double LATER_S = 1;  // after a call's end: it is this job that says which step was late
 
 // A call. Threads that a library has not let go may outlive it, and the job.
@@ -156,6 +157,10 @@ class Lanes {
 
   bool ended(const hccc_job_task &task, hcccResult_t result) {
     if (result == hcccSuccess) return !failed_;
+    // The reason of a rank that has given up may come after its library's end does.
+    const auto until = Clock::now() + REASON;
+    while (result == hcccRemoteError && border_->of.failure().code() == hcccSuccess && Clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const bool hop = task.kind == HCCC_JOB_HOP_SEND || task.kind == HCCC_JOB_HOP_RECEIVE;
     const char *why = hop ? hcccGetLastError(nullptr) : vendor_->last_error();
     fail(result, hop ? std::string(why) : std::string(vendor_->name) + ": " + why, &task);

@@ -3,9 +3,11 @@
 // the host's memory is done, and have nothing to wait with.)
 #include <string.h>
 
+#include <functional>
 #include <memory>
 #include <oneapi/ccl.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -26,7 +28,15 @@ struct Comm {
 std::shared_ptr<ccl::kvs> own_store;  // of the id that this process made last
 std::string last_error;
 int groups = 0;
-std::vector<ccl::event> begun;
+
+// A send or receive of the open group.
+struct Message {
+  bool sends;
+  int peer;
+  size_t round;
+  std::function<ccl::event()> begin;
+};
+std::vector<Message> messages;
 
 template <class Body>
 int caught(const Body &body) {
@@ -48,6 +58,15 @@ constexpr ccl::reduction OPS[] = {ccl::reduction::sum, ccl::reduction::prod, ccl
                                   ccl::reduction::min};
 
 void *writable(const void *buffer) { return const_cast<void *>(buffer); }
+
+// Makes a message at the end of the group, or now.
+int passed(bool sends, int peer, std::function<ccl::event()> begin) {
+  if (!groups) return caught([&] { begin().wait(); });
+  size_t round = 0;
+  for (const Message &one : messages) round += one.sends == sends && one.peer == peer;
+  messages.push_back({sends, peer, round, std::move(begin)});
+  return SUCCESS;
+}
 
 }  // namespace
 
@@ -108,22 +127,28 @@ SHIM int hccc_onecclBroadcast(const void *s, void *r, size_t n, int type, int ro
   });
 }
 
-// Messages of a group begin at once, and the end waits for all.
+// oneCCL pairs the messages of two ranks in any order. So those of a group go in rounds, the first to and
+// from each rank, then the second; each rank comes to a message in the round in which the other does.
 SHIM int hccc_onecclGroupStart(void) {
   ++groups;
   return SUCCESS;
 }
+SHIM int hccc_onecclGroupEnd(void) {
+  if (--groups) return SUCCESS;
+  return caught([&] {
+    std::vector<Message> all;
+    all.swap(messages);
+    for (size_t round = 0, left = all.size(); left; ++round) {
+      std::vector<ccl::event> begun;
+      for (const Message &one : all)
+        if (one.round == round) begun.push_back(one.begin()), --left;
+      for (ccl::event &one : begun) one.wait();
+    }
+  });
+}
 SHIM int hccc_onecclSend(const void *s, size_t n, int type, int peer, Comm *comm, void *) {
-  return caught([&] { begun.push_back(ccl::send(writable(s), n, TYPES[type], peer, comm->of)); });
+  return passed(true, peer, [=] { return ccl::send(writable(s), n, TYPES[type], peer, comm->of); });
 }
 SHIM int hccc_onecclRecv(void *r, size_t n, int type, int peer, Comm *comm, void *) {
-  return caught([&] { begun.push_back(ccl::recv(r, n, TYPES[type], peer, comm->of)); });
-}
-SHIM int hccc_onecclGroupEnd(void) {
-  return caught([&] {
-    if (--groups) return;
-    std::vector<ccl::event> all;
-    all.swap(begun);
-    for (ccl::event &one : all) one.wait();
-  });
+  return passed(false, peer, [=] { return ccl::recv(r, n, TYPES[type], peer, comm->of); });
 }
