@@ -17,13 +17,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not shutil.which("g++"), reason="no g++"),
 ]
+ROOMS = ("communicator", "device", "vendor")
 HERE, RUNTIME = Path(__file__).parent, COMMUNICATOR.source.parent.parent
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_many_threads_at_once(sums: Path, uneven: Uneven, sanitizer: str, tmp_path: Path) -> None:
     made = tmp_path / "stress"
-    rooms = ("include", "communicator", "communicator/include", "device", "device/include")
+    rooms = ("include", *(f"{room}{part}" for room in ROOMS for part in ("", "/include")))
     includes = [f"-I{RUNTIME / room}" for room in rooms]
     sources = [HERE / "stress.cpp", *(piece.source for piece in PIECES)]
     command: list[str | Path] = [
