@@ -94,12 +94,12 @@ def texts(draw: st.DrawFn) -> str:
     lines, fewest = [f"define chunk = {draw(st.integers(1, 1 << 30))}"], 9
     sizes: list[int] = []
     network = draw(st.booleans())
-    # Devices of several vendors share no memory.
-    alike = draw(_devices()) if draw(st.booleans()) else None
+    amd: list[bool] = []  # of each node
     for _ in range(draw(st.integers(1, 3))):
         count, size = draw(st.integers(1, 2)), draw(st.integers(1, 3))
         lines.append(f"define node{len(sizes) + 1} = {count} * {size}")
-        lines.append(f"define device = {alike or draw(_devices())}")
+        lines.append(f"define device = {(device := draw(_devices()))}")
+        amd += ["amd" in device or "MI300X" in device.split(",")[0]] * count
         if draw(st.booleans()):
             lines.append(f"define cores = {draw(st.integers(1, 300))}")
         if draw(st.booleans()):
@@ -121,9 +121,10 @@ def texts(draw: st.DrawFn) -> str:
             lines.append(f"define interbandwidth = {{switch => [{way}]{direct}}}")
         if len(sizes) > 2 and draw(st.booleans()):
             lines += draw(_every_pair(sizes))
-    if len(sizes) > 1 and alike and draw(st.booleans()):
+    if len(sizes) > 1 and draw(st.booleans()):
         cut = draw(st.integers(1, len(sizes) - 1))
-        lines.append(f"define memory = [(node1..node{cut}), (node{cut + 1}..node{len(sizes)})]")
+        if len({*amd[:cut]}) == len({*amd[cut:]}) == 1:  # of one vendor: others share no memory
+            lines.append(f"define memory = [(node1..node{cut}), (node{cut + 1}..node{len(sizes)})]")
     node = draw(st.integers(0, len(sizes) - 1))
     if draw(st.booleans()) and sizes[node] > 1:
         lines.append(f"define failed = [(node{node + 1}, {draw(st.integers(0, sizes[node] - 1))})]")
