@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError
 from tests.transport.ends import DEADLINE_S, LINE, End, Message, joined
@@ -29,18 +30,22 @@ def test_device_memory_is_staged_and_says_so(ucx: None) -> None:
         assert sum("staged through 2 slots of 65536 bytes" in line for line in a.lines) == 3
 
 
+def _check_window_9(a: End, b: End, memory: NDArray[np.uint8]) -> None:
+    """Checks that what `a` sends to window 9 of `b` arrives in `memory`."""
+    one, last = Message(5, 0, 64, 0, 0, LINE, 1), [0, 0, 0, -1, 0, 0, 2]
+    a.send(1, [list(one)])
+    a.submit(peer=1, source_window=2, target_window=9, bytes=64, counter=0, value=2)
+    a.send(1, [last])
+    assert b.expect([last]) == []
+    assert np.array_equal(memory, one.data())
+
+
 def test_a_window_may_be_added_later(ucx: None) -> None:
     with joined() as (a, b):
         more = np.zeros(64, np.uint8)
         b.transport.window(9, more.ctypes.data, more.size)
         a.connect(1, b.blob())
-        one = Message(5, 0, 64, 0, 0, LINE, 1)
-        a.send(1, [list(one)])
-        a.submit(peer=1, source_window=2, target_window=9, bytes=64, counter=0, value=2)
-        last = [0, 0, 0, -1, 0, 0, 2]
-        a.send(1, [last])
-        assert b.expect([last]) == []
-        assert np.array_equal(more, one.data())
+        _check_window_9(a, b, more)
 
 
 def test_peers_are_told_of_a_window(ucx: None) -> None:
@@ -51,13 +56,7 @@ def test_peers_are_told_of_a_window(ucx: None) -> None:
         begin = time.monotonic()
         while not b.transport.told(9):
             assert time.monotonic() < begin + DEADLINE_S
-        one = Message(5, 0, 64, 0, 0, LINE, 1)
-        a.send(1, [list(one)])
-        a.submit(peer=1, source_window=2, target_window=9, bytes=64, counter=0, value=2)
-        last = [0, 0, 0, -1, 0, 0, 2]
-        a.send(1, [last])
-        assert b.expect([last]) == []
-        assert np.array_equal(more, one.data())
+        _check_window_9(a, b, more)
         assert a.failed() == b.failed() == []
         with pytest.raises(UserError, match="there is no window 11"):
             b.transport.tell(11)

@@ -151,15 +151,11 @@ class _Reader:
         """Checks that devices that address each other's memory are of one vendor."""
         device = {n: k.device for k in self.site.kinds for n in range(k.first, k.first + k.count)}
         for nodes, at in zip(self.site.memory, self.memory_at, strict=True):
-            first = device[nodes[0]]
-            for node in nodes:
-                if "any" in (vendors := {device[node].vendor, first.vendor}) or len(vendors) == 1:
-                    continue
-                pair = [
-                    f"node{n + 1} ({d.vendor})"
-                    for n, d in ((nodes[0], first), (node, device[node]))
-                ]
-                message = f"{' and '.join(pair)} share no memory: their devices are of two vendors"
+            first = {device[n].vendor: n for n in reversed(nodes) if device[n].vendor != "any"}
+            if len(first) > 1:
+                pair = sorted((n, vendor) for vendor, n in first.items())[:2]
+                named = " and ".join(f"node{n + 1} ({vendor})" for n, vendor in pair)
+                message = f"{named} share no memory: their devices are of two vendors"
                 help = "leave one out: what goes between them then is a message of the network"
                 raise Mistake("E139", message, at, help)
 

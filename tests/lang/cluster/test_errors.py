@@ -80,6 +80,12 @@ WRONG = {
         "E139:5:18",
         "node1 (nvidia) and node2 (amd) share no memory",
     ),
+    "memory of two vendors behind a node of any": (
+        "define node1 = 8\ndefine node2 = 8\ndefine device = H100\n"
+        "define node3 = 8\ndefine device = MI300X\ndefine memory = [(node1..node3)]",
+        "E139:6:19",
+        "node2 (nvidia) and node3 (amd) share no memory",
+    ),
     "a GPU in two vendor clusters": (
         NICS + "define cluster = [(node1), (node1, 0)]",
         "E134:4:28",
