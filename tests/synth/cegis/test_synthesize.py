@@ -70,8 +70,9 @@ def test_the_record_of_the_iterations() -> None:
     assert kept == sorted(set(kept))
     assert all(one.checkpoint is not None and one.frozen <= one.checkpoint for one in trace)
     assert trace[-1].verdict is Verdict.FOUND
-    assert said[0] == "3 steps, 0 of them frozen"
-    assert len(said) == sum(one.variables > 0 for one in trace)
+    phases = [line for line in said if line.endswith("frozen")]  # the first may compile loops
+    assert phases[0] == "3 steps, 0 of them frozen"
+    assert len(phases) == sum(one.variables > 0 for one in trace)
 
 
 def test_a_prefix_that_nothing_continues_is_given_up() -> None:
@@ -179,7 +180,7 @@ def test_interrupted_the_best_so_far_is_returned(mode: Mode, solver: Solver) -> 
 
     def on_phase(phase: str) -> None:
         said.append(phase)
-        if len(said) == 1:
+        if phase.endswith("frozen") and not thread.ident:  # loops may be compiled before
             thread.start()
 
     gc.disable()  # an interrupt that comes while Hypothesis times a collection is lost
