@@ -214,7 +214,7 @@ def _memory(network: Network, rank: int, block: float, in_place: bool) -> tuple[
     for r in mates:
         both = c.input_blocks(r), c.output_blocks(r)
         slots = plan.scratch_slots[r] + (plan.stage_slots[r] if in_place else 0)
-        touched += ((max if in_place else sum)(both) + slots / c.chunks_per_block) * block
+        touched += (max if in_place else sum)(both) * block + slots * block // c.chunks_per_block
     at, rates = math.log(max(touched, 1)), [math.log(x.block) for x in device.cache]
     sizes = [math.log(x.size) for x in device.cache]
     name = -(10**9) - mates[0]

@@ -123,8 +123,7 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
         block,
     )
     ends = np.array([want[divmod(i, got.batches)] for i in range(len(got.end))])
-    # Rates of caches came out 3e-5 apart once, for a block that chunks do not divide.
-    np.testing.assert_allclose(got.end, ends, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got.end, ends, rtol=1e-6, atol=1e-5)
 
 
 @law(40)
