@@ -18,9 +18,7 @@ void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
 // Makes a call without a stream: returns when this rank's part is done.
 void make(const Wanted &wanted, hcccComm_t comm) {
   if (!group::open())
-    return comm->calls->run(comm->calls->reserve(), [&](const Settings &settings) {
-      comm->of.call(wanted, settings);
-    });
+    return comm->calls->run([&](const Settings &settings) { comm->of.call(wanted, settings); });
   comm->of.check(wanted, comm->calls->settings());
   const Request request(wanted);
   in_turn(comm, [=](const Settings &settings) { comm->of.call(request.wanted(), settings); });

@@ -471,14 +471,22 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
   check_not_lost(wanted);
   std::lock_guard<std::mutex> lock(loading_);
   if (!libraries_.find(wanted) && makes(wanted)) return;  // the rest is checked when there is a library
-  prepare(wanted, settings);
+  const Prepared prepared = prepare(wanted, libraries_.fit(wanted));
+  if (!wanted.blocks) check_plan(wanted, prepared.library->description(), prepared.in_place(), settings);
 }
 
-// Checks all of a call that can be known before other ranks hear of it. Throws Error; that costs
-// nobody anything.
-Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Settings &settings) const {
-  if (wanted.blocks) return prepare_blocks(wanted);
-  const Library &library = libraries_.fit(wanted);
+// Returns whether known_ is of a call as this one, but for its buffers.
+bool Communicator::knows(const Wanted &wanted, const Settings &settings) const {
+  return known_.collective && wanted.collective == known_.collective && !wanted.library && !wanted.blocks &&
+         wanted.count == known_.count && wanted.type == known_.type && wanted.op == known_.op &&
+         wanted.root == known_.root && settings.micro_batch_bytes == known_.micro_batch_bytes &&
+         libraries_.size() == known_.libraries;
+}
+
+// Checks the buffers of a call: with check_plan() all that can be known before other ranks hear of it. Throws
+// Error; that costs nobody anything.
+Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Library &library) const {
+  if (wanted.blocks) return prepare_blocks(wanted, library);
   const hccc_library &description = library.description();
   const int turn = library.turn_of(wanted);
   Prepared made{&library, buffers_of(wanted, description, role(turn)), false, false, turn};
@@ -488,18 +496,16 @@ Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Setting
     const bool send = copies(made.buffers.send, made.buffers.send_bytes);
     made.copied = copies(made.buffers.receive, made.buffers.receive_bytes) || send;
   }
-  if (made.buffers.in_place && (rooted(description.collective) || !serves(description, true))) {
+  if (made.buffers.in_place && (description.root >= 0 || !serves(description, true))) {
     made.apart = strcmp(description.collective, "Broadcast") != 0;
     if (!made.apart) made.buffers.in_place = false;  // the same bytes are copied over themselves
   }
-  made.scratch = check_plan(wanted, description, made.buffers.in_place && !made.apart, settings) > 0;
   return made;
 }
 
 // The same for an uneven call. Its plan is chosen when the lengths of all ranks are known.
-Communicator::Prepared Communicator::prepare_blocks(const Wanted &wanted) const {
+Communicator::Prepared Communicator::prepare_blocks(const Wanted &wanted, const Library &library) const {
   check_not_captured(wanted.collective, wanted.stream);
-  const Library &library = libraries_.fit(wanted);
   const Buffers buffers = buffers_of_blocks(wanted);
   if (gpu_) gpu_->check_buffers(buffers);
   check_allocated(buffers.send, buffers.send_bytes);
@@ -541,8 +547,8 @@ void Communicator::check_allocated(const char *at, size_t bytes) const {
 }
 
 // Checks that there is a plan for so many elements, or for the slices that long calls are cut into. Returns
-// the bytes of scratch that they need.
-long long Communicator::check_plan(const Wanted &wanted, const hccc_library &library, bool in_place,
+// whether they need scratch.
+bool Communicator::check_plan(const Wanted &wanted, const hccc_library &library, bool in_place,
                               const Settings &settings) const {
   const int size = bytes_of_type(wanted.type);
   hccc_call call = call_of(wanted.count, in_place, settings.micro_batch_bytes);
@@ -555,12 +561,12 @@ long long Communicator::check_plan(const Wanted &wanted, const hccc_library &lib
   if (!fits || scratch > host_->most_scratch_bytes())
     throw Error(hcccInvalidUsage, text_of("%s: no plan for %zu elements%s", library.name, wanted.count,
                                           in_place ? " in place" : ""));
-  return scratch;
+  return scratch > 0;
 }
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
-  check_words(wanted, n_ranks_);
   std::lock_guard<std::shared_mutex> lock(calling_);
+  if (!knows(wanted, settings)) check_words(wanted, n_ranks_);
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
   check_not_lost(wanted);
@@ -601,13 +607,22 @@ void Communicator::make_by_vendor(const Wanted &wanted, const Settings &settings
 
 // Makes a call by a library of hccc's.
 void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
-  if (!libraries_.find(wanted) && makes(wanted)) provide(wanted, settings.timeout_s);
-  const Prepared prepared = prepare(wanted, settings);
+  const bool known = knows(wanted, settings);
+  const Library *found = known ? known_.library : libraries_.find(wanted);
+  if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
+  Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted));
+  if (known && prepared.in_place() == known_.in_place) {
+    prepared.scratch = known_.scratch;
+  } else if (!wanted.blocks) {
+    prepared.scratch = check_plan(wanted, prepared.library->description(), prepared.in_place(), settings);
+    known_ = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
+              wanted.root, settings.micro_batch_bytes, prepared.library, prepared.in_place(), prepared.scratch};
+  }
   timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const hccc_library &library = prepared.library->description();
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
-  Called called = called_of(wanted, library, prepared.buffers.in_place && !prepared.apart, next_number());
+  Called called = called_of(wanted, library, prepared.in_place(), next_number());
   called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
   publish(called);
   last_library_.store(library.name, std::memory_order_relaxed);

@@ -118,6 +118,19 @@ class Communicator {
     bool copied, apart;
     int turn;  // by which the library's ranks are renumbered
     bool scratch = true;  // it may need some
+
+    bool in_place() const { return buffers.in_place && !apart; }
+  };
+
+  // The last even call of the plan that its library has for it: what a call of the same words, count and cut
+  // need not find out again. Buffers are looked at in each call.
+  struct Known {
+    const char *collective = nullptr;  // null: there was none
+    size_t count = 0, libraries = 0;   // how many were loaded
+    int type = 0, op = 0, root = 0;
+    long long micro_batch_bytes = 0;
+    const Library *library = nullptr;
+    bool in_place = false, scratch = false;
   };
 
   // Whether any rank copies a buffer of a call, or makes it out of place; what ranks tell of their
@@ -158,10 +171,11 @@ class Communicator {
   void meet(Called called, double timeout_s);
   bool reaches(const char *at, size_t bytes) const;
   void check_allocated(const char *at, size_t bytes) const;
-  Prepared prepare(const Wanted &wanted, const Settings &settings) const;
-  Prepared prepare_blocks(const Wanted &wanted) const;
+  bool knows(const Wanted &wanted, const Settings &settings) const;
+  Prepared prepare(const Wanted &wanted, const Library &library) const;
+  Prepared prepare_blocks(const Wanted &wanted, const Library &library) const;
   void check_not_captured(const char *collective, void *stream) const;
-  long long check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
+  bool check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;
   void perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream);
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
@@ -224,6 +238,7 @@ class Communicator {
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call
+  Known known_;   // changed by collectives, which come one after the other
   bool shares_ = false;  // the call has the shared scratch of this rank
   Scalar scalar_;
   std::atomic<const char *> last_library_{""};

@@ -104,7 +104,7 @@ class Libraries {
  public:
   // Adds a library. Several of one digest are one library, built for several types.
   void add(std::unique_ptr<Library> library);
-  bool empty() const { return loaded_.empty(); }
+  size_t size() const { return loaded_.size(); }
   long long flag_bytes() const { return flag_bytes_; }
 
   // Finds the library of a call: the last one loaded of those that do its collective, or, where

@@ -50,7 +50,8 @@ class ShortCalls {
   std::map<const Library *, Memory> flags_;  // which go on from call to call
   Memory buffers_, scratch_;
   size_t scratch_bytes_ = 0;  // of a rank
-  const Library *library_ = nullptr;
+  const Library *library_ = nullptr;  // of the last call that was prepared
+  int size_ = 0;                      // bytes of its elements
   hccc_call call_ = HCCC_CALL_INIT;
   hccc_fault fault_ = {};
 };

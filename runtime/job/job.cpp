@@ -22,7 +22,7 @@ namespace hccc::job {
 using Clock = std::chrono::steady_clock;
 constexpr auto LOOK = std::chrono::milliseconds(20);   // between looks at other ranks
 constexpr auto GRACE = std::chrono::milliseconds(1500);  // in which lanes leave after a failure
-constexpr auto REASON = std::chrono::milliseconds(500);
+constexpr auto REASON = std::chrono::milliseconds(1500);  // of a loaded host
 constexpr double LATER_S = 1;  // after a call's end: it is this job that says which step was late
 
 // A call. Threads that a library has not let go may outlive it, and the job.

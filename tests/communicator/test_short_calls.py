@@ -95,6 +95,42 @@ def test_long_and_refused_ones_by_turns(sums: Path) -> None:
     assert run(3, by_turns, sums) == [True] * 3
 
 
+def alike_but_for_one_thing(communicator: Communicator, sums: Path, ring: Path) -> bool:
+    """Makes each call twice, then one that differs from it in one thing, and looks at every result."""
+    c, n = communicator, communicator.n_ranks
+    c.load(sums, ["int32", "uint32"], ["sum", "max"])
+    calls = [  # elements, type, reduction, in place, in memory that peers reach
+        (5, "int32", "sum", True, True),
+        (6, "int32", "sum", True, True),
+        (6, "int32", "max", True, True),
+        (6, "int32", "max", False, True),
+        (6, "int32", "max", False, False),
+        (6, "uint32", "max", False, False),
+        (9000, "uint32", "max", False, False),
+        (9000, "uint32", "max", False, True),
+        (9000, "uint32", "max", True, True),
+    ]
+    for k, (count, dtype, op, in_place, shared) in enumerate(calls * 3):
+        if k == len(calls):
+            c.load(ring, ["int32", "uint32"], ["sum", "max"])  # of two libraries the last one makes calls
+        for turn in range(2):
+            values = np.stack([np.arange(count) * (r + 1) + k + turn for r in range(n)]).astype(
+                dtype
+            )
+            x = c.empty(count, dtype) if shared else np.empty(count, dtype)
+            x[:] = values[c.rank]
+            into = x if in_place else np.zeros(count, dtype)
+            c.all_reduce(x, into, op=op)
+            wanted = values.sum(axis=0, dtype=dtype) if op == "sum" else values.max(axis=0)
+            assert np.array_equal(into, wanted), (k, turn)
+    return True
+
+
+def test_calls_alike_but_for_one_thing(sums: Path, library: Library) -> None:
+    ring = library(plans.compiled(plans.ring_allreduce(3)))
+    assert run(3, alike_but_for_one_thing, sums, ring) == [True] * 3
+
+
 def test_ranks_whose_environments_differ(sums: Path, tmp_path: Path) -> None:
     """The call is long then, at all ranks."""
     found: list[Any] = run(
