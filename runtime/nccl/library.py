@@ -18,7 +18,7 @@ _ROOMS = tuple(HERE.parent / room for room in ("communicator", "device"))
 PIECE = Piece(
     HERE / "hcccnccl.cpp",
     include=(HERE / "include", HERE.parent / "include", *(room / "include" for room in _ROOMS)),
-    reads=(HERE.parent / "communicator",),
+    reads=(HERE.parent / "communicator", HERE.parent / "vendor"),
 )
 
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "../communicator/log.h"
+#include "../vendor/apart.h"
 #include "failed.h"
 
 namespace hccc_nccl {
@@ -45,7 +46,7 @@ std::string wrong_with(Vendor &of, const char *missing) {
 Found load(const char *path) {
   Found made;
   const std::string named = std::string("$") + VARIABLE + ": ";
-  void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE);
+  void *const handle = hccc::vendor::open_apart(path);
   if (!handle) {
     made.wrong = named + dlerror();
     return made;

@@ -10,6 +10,7 @@
 
 #include "../communicator/libraries.h"
 #include "../communicator/log.h"
+#include "apart.h"
 #include "engine.h"
 
 #define HCCC_API extern "C" __attribute__((visibility("default")))
@@ -367,7 +368,7 @@ std::string text_of_call(const Call &call) {
 }
 
 void *open_library(const std::string &vendor, const char *path, const char *usual) {
-  void *const handle = dlopen(path ? path : usual, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE);
+  void *const handle = open_apart(path ? path : usual);
   if (handle) return handle;
   const char *const why = dlerror();
   throw Error(hcccInvalidUsage, "the library of " + vendor + " cannot be loaded: " + (why ? why : "?") +

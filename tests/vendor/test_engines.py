@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
 from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.runtime_library import ROOMS
 from hccc.runtime.vendor.engines import load
 from tests.communicator import world
 from tests.communicator.world import Lost
@@ -201,3 +203,25 @@ def test_an_unknown_vendor_is_refused() -> None:
     """The error lists those that are known."""
     with pytest.raises(CommunicatorError, match="there is no vendor cray: nccl, rccl, mpich"):
         load("cray", "/none")
+
+
+def test_a_library_finds_the_environment_of_any_program(tmp_path: Path) -> None:
+    """A program that is not position-independent has libc's `environ` as its own."""
+    library, program = tmp_path / "library.c", tmp_path / "program.cpp"
+    library.write_text(
+        "#include <string.h>\nextern char **environ;\n"
+        "int found(void) { return environ && *environ && strlen(*environ) > 0; }\n"
+    )
+    program.write_text(
+        f'#include <stdlib.h>\n#include <string>\n#include "{ROOMS / "vendor" / "apart.h"}"\n'
+        "int main(int, char **given) {\n"
+        "  void *handle = hccc::vendor::open_apart(given[1]);\n"
+        '  auto *found = reinterpret_cast<int (*)()>(dlsym(handle, "found"));\n'
+        "  for (int k = 0; k < 1000; ++k) setenv(std::to_string(k).c_str(), given[1], 1);\n"
+        "  return environ && found && found() == 1 ? 0 : 1;\n}\n"
+    )
+    made = [str(tmp_path / name) for name in ("library.so", "program")]
+    subprocess.run(["gcc", "-shared", "-fPIC", str(library), "-o", made[0]], check=True)
+    words = ["g++", "-std=c++17", "-fno-pie", "-no-pie", str(program), "-o", made[1]]
+    subprocess.run(words, check=True)
+    subprocess.run([made[1], made[0]], check=True)
