@@ -112,7 +112,9 @@ def alike_but_for_one_thing(communicator: Communicator, sums: Path, ring: Path) 
     ]
     for k, (count, dtype, op, in_place, shared) in enumerate(calls * 3):
         if k == len(calls):
-            c.load(ring, ["int32", "uint32"], ["sum", "max"])  # of two libraries the last one makes calls
+            c.load(
+                ring, ["int32", "uint32"], ["sum", "max"]
+            )  # of two libraries the last one makes calls
         for turn in range(2):
             values = np.stack([np.arange(count) * (r + 1) + k + turn for r in range(n)]).astype(
                 dtype
