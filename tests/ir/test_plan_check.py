@@ -10,6 +10,7 @@ import pytest
 
 from hccc.base.diagnostics import UserError
 from hccc.ir import plan_check, plan_json
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands, Transport
 from tests.ir.test_plan_json import _text
@@ -50,6 +51,14 @@ def test_a_collective_without_a_root_has_root_0() -> None:
     made = plan()
     rooted = replace(made, collective=replace(made.collective, root=1))
     assert complaint(rooted) == ("E310", "collective.root: 1 is not in 0..0")
+
+
+def test_chunks_of_a_custom_collective_are_limited() -> None:
+    made, most = plan(), 1 << 20
+    custom = replace(made.collective, op=OpType.CUSTOM, n_chunks=most)
+    plan_check.check(replace(made, collective=custom))
+    code, message = complaint(replace(made, collective=replace(custom, n_chunks=most + 8)))
+    assert code == "E315" and f"collective.n_chunks: {most + 8} is more than {most}" in message
 
 
 def test_operands_of_a_primitive_are_limited() -> None:
