@@ -41,6 +41,7 @@ DIRECT_GATHER = """    for r in range(nRanks):
         for d in range(nRanks - 1):
             transfer(r, (r + 1 + d) % nRanks, d, r, recv)
 """
+ONE = ", nChunks=1"
 
 
 MSCCL = Options(transport=Transport.STAGED, allocator="connection", prove=False)
@@ -187,12 +188,17 @@ def test_a_thread_block_for_each_stage_can_be_too_many() -> None:
     refused("E523", "--allocator state or connection", made, "executor")
 
 
-def test_many_peers_take_more_channels() -> None:
-    """A runtime holds 32 senders of a rank on a channel."""
-    algo = runtime.load(
-        msccl_xml.dumps(plan(DIRECT_GATHER, "Allgather", 40), "msccl", True), "msccl"
-    )
-    assert algo["nchannels"] == 2
+@pytest.mark.parametrize(
+    ("op", "body", "more"),
+    [
+        ("Allgather", DIRECT_GATHER, ""),
+        ("Broadcast", "    for r in range(1, nRanks):\n        transfer(0, r, 0, 0, recv)\n", ONE),
+    ],
+)
+def test_many_peers_take_more_channels(op: str, body: str, more: str) -> None:
+    """A runtime holds 32 blocks of a rank that send on a channel, and 32 that receive."""
+    made = plan(body, op, 40, more=more)
+    assert runtime.load(msccl_xml.dumps(made, "msccl", True), "msccl")["nchannels"] == 2
 
 
 def test_offsets() -> None:

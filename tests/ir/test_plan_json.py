@@ -233,6 +233,7 @@ WRONG: list[tuple[tuple[str | int, ...], object, str, str]] = [
     (("tb_ptr", 1), 0, "E311", "tb_ptr"),
     (("chunk", 0), 10**6, "E311", "chunk[0]"),
     (("chunk", 1), -1, "E407", "chunk[1]"),
+    (("chunk",), [2**31 - 1, 0, -1], "E407", "chunk[2]: -1 is not in 0..2147483647"),
     (("chunk", 1), 10**30, "E407", "chunk[1]"),
     (("chunk", 1), True, "E407", "chunk[1]"),
     (("chunk", 1), None, "E407", "chunk[1]"),
