@@ -121,6 +121,8 @@ def refused(c: Communicator) -> list[str]:
 
     reduce("int32", 0.5)
     reduce("uint8", -1)
+    reduce("uint8", 256)
+    reduce("int8", -129)
     reduce("float16", 1e6)
     reduce("float32", np.ones(2, np.float32))
     reduce("float32", np.ones(1, np.float64))
@@ -132,11 +134,13 @@ def refused(c: Communicator) -> list[str]:
 
 def test_wrong_scalars_are_refused() -> None:
     for told in run(2, refused):
-        assert len(told) == 8, told
+        assert len(told) == 10, told
         for text, said in zip(
             (
                 "0.5 is no int32",
-                "-1 is no uint8",
+                "-1 is no uint8\nhelp: a whole number from 0 to 255",
+                "256 is no uint8",
+                "-129 is no int8\nhelp: a whole number from -128 to 127",
                 "1000000.0 is too large for float16",
                 "the scalar is 2 elements of float32",
                 "the scalar is 1 elements of float64",

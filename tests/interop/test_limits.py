@@ -14,6 +14,7 @@ from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.msccl import xml as msccl_xml
+from hccc.emit.msccl.channels import channels
 from hccc.emit.msccl.steps import MscclBlock, MscclStep
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interop.msccl_plan import _identifier
@@ -201,6 +202,13 @@ def test_many_peers_take_more_channels(op: str, body: str, more: str) -> None:
     assert runtime.load(msccl_xml.dumps(made, "msccl", True), "msccl")["nchannels"] == 2
 
 
+def test_a_connection_has_one_block_at_each_end() -> None:
+    blocks = [MscclBlock(0, row, send=0) for row in (0, 1)]
+    with pytest.raises(UserError, match="two thread blocks of rank 0 serve one conn") as caught:
+        channels(plan(RING, "Allreduce", 2), [blocks])
+    assert caught.value.problem.code == "E521"
+
+
 def test_offsets() -> None:
     body = "    for c in range(nChunks):\n        transfer(0, 1, c, c, recv)\n"
     fits = plan(body, "Broadcast", 2, k=32, more=", nChunks=100")
@@ -211,7 +219,8 @@ def test_offsets() -> None:
 
 def test_elements_of_a_rank() -> None:
     body = "    for c in range(nChunks):\n        transfer(0, 1, c, c, recv)\n"
-    refused("E523", "elements", plan(body, "Broadcast", 2, k=32, more=", nChunks=130"))
+    for k, chunks in ((32, 130), (23, 177)):  # the others: 1 + 2 ranks + k · (1 + steps) = 4097
+        refused("E523", "elements", plan(body, "Broadcast", 2, k=k, more=f", nChunks={chunks}"))
 
 
 GATHERED = "    for r in range(1, nRanks):\n        transfer(r, 0, r, 0, rrc)\n"

@@ -220,6 +220,15 @@ WRONG: dict[str, tuple[Callable[[Catalogue], Catalogue], str]] = {
 }
 
 
+def test_ranges_are_limited() -> None:
+    ranges = [Range(False, k, k % 2, 0, GRAIN) for k in range(512)]
+    plans = tuple(only(plan, False) for plan in PAIR)
+    found = made("c", plans, ranges)
+    more = (*found.ranges, Range(False, 512, 0, 0, GRAIN))
+    with pytest.raises(UserError, match="ranges: 513 of them, there may be 1 to 512"):
+        check(replace(found, ranges=more))
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_what_does_not_fit_together(name: str) -> None:
     change, said = WRONG[name]

@@ -12,7 +12,7 @@ from hccc.base.diagnostics import UserError
 from hccc.ir import plan_check, plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Operands, Transport
+from hccc.ir.primitives import Buffer, Operands, Transport, put_places
 from tests.ir.test_plan_json import _text
 
 
@@ -51,6 +51,12 @@ def test_a_collective_without_a_root_has_root_0() -> None:
     made = plan()
     rooted = replace(made, collective=replace(made.collective, root=1))
     assert complaint(rooted) == ("E310", "collective.root: 1 is not in 0..0")
+
+
+def test_a_root_is_a_rank() -> None:
+    made = plan()
+    wrong = replace(made, collective=replace(made.collective, op=OpType.BROADCAST, root=8))
+    assert complaint(wrong) == ("E310", "collective.root: 8 is not in 0..7")
 
 
 def test_chunks_of_a_custom_collective_are_limited() -> None:
@@ -116,6 +122,15 @@ def test_a_network_put_has_a_place_of_its_own() -> None:
     away[made.src.ptr[i]] = (int(made.rank_of()[i]) + 1) % 4  # of the same domain
     code, message = complaint(replace(made, src=replace(made.src, rank=away)))
     assert code == "E318" and f"primitive {i}" in message and "no place" in message
+
+
+def test_a_put_is_carried_from_the_first_place_of_its_rank() -> None:
+    out, queue = int(Buffer.OUTPUT), int(Buffer.QUEUE)
+    src = Operands(np.arange(3), np.array([3, 3]), np.full(2, out), np.zeros(2, np.int32))
+    rank, buffer = np.array([4, 4, 7, 5, 7]), np.array([out, out, out, queue, out])
+    dst = Operands(np.array([0, 3, 5]), rank, buffer, np.zeros(5, np.int32))
+    owner, of_src, of_dst = np.array([4, 5]), np.array([1, 2]), np.array([10, 11, 12, 13, 14])
+    assert put_places(src, dst, owner, of_src, of_dst).tolist() == [10, 2]
 
 
 def test_auto_is_no_transport_of_a_plan() -> None:

@@ -127,8 +127,9 @@ def test_messages_name_the_step_of_the_job() -> None:
         verify_job(twice)
     problem = caught.value.problem
     assert problem.code == "E203"
-    assert any(note.text == f"step {hop + 1} is {job.describe(hop)}" for note in problem.notes)
-    assert any("borders cut a part into 3 chunks" in note.text for note in problem.notes)
+    *_, step, numbers = [note.text for note in problem.notes]
+    assert step == f"step {hop + 1} is {job.describe(hop)}"
+    assert "borders cut a part into 3 chunks" in numbers
 
 
 def test_a_job_that_is_not_sound() -> None:
