@@ -55,7 +55,7 @@ SLURM = {
 @pytest.fixture(autouse=True)
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name in NAMES or name.startswith(PREFIXES):
+        if name != "HCCC_CXXFLAGS" and (name in NAMES or name.startswith(PREFIXES)):
             monkeypatch.delenv(name)
 
 

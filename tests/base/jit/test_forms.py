@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,12 @@ from tests.base.jit import work
 pytestmark = pytest.mark.slow  # the work takes half a minute, compiling all loops two
 KEPT = 2  # calls that are kept of a loop, of each kind of arguments
 Calls = dict[str, dict[Any, list[Any]]]
+Loops = dict[str, Loop[..., Any]]
 
 
-def loops() -> dict[str, Loop[..., Any]]:
+def loops() -> Loops:
     """Returns all loops of the package that have two forms, by name."""
-    found: dict[str, Loop[..., Any]] = {}
+    found: Loops = {}
     for module in pkgutil.walk_packages(hccc.__path__, "hccc.", onerror=lambda name: None):
         if not module.name.startswith(
             ("hccc.runtime", "hccc.downstream", "hccc.torch", "hccc.__main__")
@@ -38,26 +39,22 @@ def loops() -> dict[str, Loop[..., Any]]:
     return found
 
 
-LOOPS = loops()
-
-
-@pytest.fixture(scope="module")
-def calls() -> Iterator[Calls]:
-    """Yields the arguments of calls of each loop, while all runs in plain Python and no integer
+def calls(loops: Loops) -> Calls:
+    """Returns the arguments of calls of each loop, while all runs in plain Python and no integer
     overflows."""
-    kept: Calls = {name: {} for name in LOOPS}
-    plain = {name: loop.plain for name, loop in LOOPS.items()}
-    noting = {id(plain[name]): _noting(plain[name], kept[name]) for name in LOOPS}
+    kept: Calls = {name: {} for name in loops}
+    plain = {name: loop.plain for name, loop in loops.items()}
+    noting = {id(plain[name]): _noting(plain[name], kept[name]) for name in loops}
     with pytest.MonkeyPatch.context() as patch, np.errstate(over="raise"):
         patch.setattr(compiled, "form", "plain")
         for name, function in plain.items():
-            patch.setitem(LOOPS[name].forms, "plain", noting[id(function)])
+            patch.setitem(loops[name].forms, "plain", noting[id(function)])
             for called, value in list(function.__globals__.items()):
                 if id(value) in noting:
                     patch.setitem(function.__globals__, called, noting[id(value)])
         for some in work.ALL.values():
             some()
-    yield kept
+    return kept
 
 
 def _noting(function: Any, kept: dict[Any, list[Any]]) -> Callable[..., Any]:
@@ -98,23 +95,24 @@ def _alike(a: Any, b: Any) -> bool:
     return same and isinstance(a, np.ndarray) == isinstance(b, np.ndarray)
 
 
-def assert_same(name: str, kept: dict[Any, list[Any]]) -> None:
+def compare(loop: Loop[..., Any], kept: dict[Any, list[Any]]) -> None:
     """Calls both forms with all that is kept."""
-    loop = LOOPS[name]
     for given in (args for some in kept.values() for args in some):
         one, other = _copied(given), _copied(given)
         with np.errstate(over="raise"):
             expected = compiled._whole(loop.plain(*one))
         found = loop.compiled(*other)
-        assert _alike(expected, found), (name, given, expected, found)
-        assert _alike(one, other), (name, given, one, other)
+        assert _alike(expected, found), (given, expected, found)
+        assert _alike(one, other), (given, one, other)
 
 
-def test_each_is_called(calls: Calls) -> None:
-    """A loop that no work reaches is compared by nothing."""
-    assert [name for name, kept in calls.items() if not kept] == []
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_forms_give_the_same(name: str, calls: Calls) -> None:
-    assert_same(name, calls[name])
+def test_forms_give_the_same(subtests: pytest.Subtests) -> None:
+    """All loops in one process, which does the work. A loop that no work reaches is compared by
+    nothing."""
+    found = loops()
+    assert len(found) > 100
+    kept = calls(found)
+    assert [name for name, some in kept.items() if not some] == []
+    for name, loop in found.items():
+        with subtests.test(name):
+            compare(loop, kept[name])
