@@ -38,12 +38,12 @@ example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 
 
 def on(new: str, old: str) -> pytest.MarkDecorator:
-    """Returns the cases of a compiler's test: each example for the newer architecture, every other
-    one for the older, whose bodies tests/runtime/test_gpu_compile.py compiles too."""
+    """Returns the cases of a compiler's test: each example for the newer architecture, every fifth
+    for the older, whose bodies tests/runtime/test_gpu_compile.py compiles too."""
     cases = [(p, new) if p.stem in COMPILED else slow(p, new) for p in EXAMPLES]
     return pytest.mark.parametrize(
         ("path", "arch"),
-        [*cases, *(slow(p, old) for p in some(EXAMPLES, 2))],
+        [*cases, *(slow(p, old) for p in some(EXAMPLES, 5))],
         ids=lambda value: value if isinstance(value, str) else value.stem,
     )
 
@@ -92,7 +92,7 @@ def test_runs_right(path: Path, transport: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [slow("hm_allreduce"), "direct_alltoall"])
+@pytest.mark.parametrize("name", [slow("rhd_allreduce"), "direct_alltoall"])
 def test_every_dtype(name: str) -> None:
     rows = run(FOLDER / f"{name}.rccl", "-d", DTYPES, "-b", "16K", "-e", "16K")
     assert len(rows) == len(DTYPES.split(","))
@@ -198,4 +198,7 @@ def test_averages_over_more_ranks_than_the_type_counts(
         text = text.replace(f"{key}=8", f"{key}={ranks}")
     path = tmp_path / "ring.rccl"
     path.write_text(text)
-    assert wrong(run(path, "-d", dtype, "-o", "avg", "-b", "2K", "-e", "2K")) == [0, 0]
+    assert wrong(run(path, "-d", dtype, "-o", "avg", "-b", "2K", "-e", "2K", "--tune", "off")) == [
+        0,
+        0,
+    ]

@@ -198,9 +198,7 @@ from hccc.runtime.communicator import Communicator
 with Communicator.from_environment() as comm:
     x, y = np.full(2, comm.rank, np.int32), np.empty(6, np.int32)
     comm.all_gather(x, y)
-    z = np.full(3, 2**comm.rank, np.int32)
-    comm.all_reduce(z)
-    print(comm.rank, y.tolist(), z.tolist())
+    print(comm.rank, y.tolist())
 """
 
 
@@ -209,7 +207,7 @@ with Communicator.from_environment() as comm:
 def test_ranks_that_are_dealt_to_hosts_in_turn(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Standard collectives in two namespaces, of two ranks and of one."""
+    """A standard collective in two namespaces, of two ranks and of one."""
     (tmp_path / "dealt.py").write_text(DEALT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
@@ -218,5 +216,5 @@ def test_ranks_that_are_dealt_to_hosts_in_turn(
         names = ",".join(at.namespace for at in (one, other, one))
         code, stdout, stderr = hccc("launch", "--hosts", names, "--label", "dealt.py")
     assert (code, stderr) == (0, "")
-    said = "[0, 0, 1, 1, 2, 2] [7, 7, 7]"
+    said = "[0, 0, 1, 1, 2, 2]"
     assert sorted(stdout.splitlines()) == [f"[{r}] {r} {said}" for r in range(3)]

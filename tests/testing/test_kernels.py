@@ -43,7 +43,7 @@ def rough(program: Program, dtype: str, elements: int, seed: int) -> list[np.nda
 def test_program_plan_and_kernel_agree_on_rounded_data() -> None:
     """Sums that depend on the order of addition, wrapping integers, in and out of place."""
 
-    @at_length(15 * LONG)
+    @at_length(10 * LONG)
     @given(
         correct_programs(max_ranks=6),
         options(prove=False),

@@ -39,6 +39,7 @@ EVERY = [
 ]
 
 ALWAYS = ["mi300x", "heteccl-fig10", "syccl-h800-512"]  # of several kinds, and a large one
+TUNED = ["mi300x", "heteccl-fig10"]
 OTHERS = [p.stem for p in sorted(CLUSTERS.glob("*.cluster")) if p.stem not in ALWAYS]
 
 
@@ -187,7 +188,9 @@ def test_what_has_no_ring_is_said() -> None:
 
 @pytest.mark.parametrize("name", list(map(slow, (*ALWAYS, *some(OTHERS, 7)))))
 def test_they_compile_and_are_proved(name: str) -> None:
+    """On a node and between two as they are tuned, elsewhere as by default."""
     t = load(name)
     ops = OPS if len(t) <= 64 else (OpType.BROADCAST, OpType.REDUCE)
+    options = Options(tune="fast" if name in TUNED else "off")
     for p in (tree(t), *(ring(t, op) for op in ops)):
-        assert {x.name for x in compile_program(p, Options(), t).proofs} >= {"deadlock", "race"}
+        assert {x.name for x in compile_program(p, options, t).proofs} >= {"deadlock", "race"}

@@ -25,6 +25,7 @@ from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
 from hccc.synth.greedy.least_steps import least_steps
 from hccc.synth.greedy.schedule import Demand, Schedule, violations
 from tests.health_checks import EVERY_CHECK
+from tests.marks import LONG
 from tests.synth.greedy.chunked_clusters import cluster, clusters, demands, example, gather
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=20)
@@ -44,7 +45,7 @@ SLOW = pytest.mark.slow
         pytest.param("8x2+4", 1, "faithful", marks=SLOW),
         pytest.param("4x2+8", 2, "faithful", marks=SLOW),
         pytest.param("8x2+4", 2, "fast", marks=SLOW),
-        pytest.param("4x2+8x2", 1, "faithful", marks=SLOW),
+        *[pytest.param("4x2+8x2", 1, "faithful", marks=SLOW)] * (LONG > 1),
     ],
 )
 def test_the_bound_is_reached(name: str, chunks: int, mode: Mode) -> None:
