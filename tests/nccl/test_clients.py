@@ -54,9 +54,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("n", [2, 4])
-def test_processes(client: Path, tmp_path: Path, n: int) -> None:
-    printed = together([[client, tmp_path / "id", n, rank] for rank in range(n)])
+def test_processes(client: Path, tmp_path: Path) -> None:
+    printed = together([[client, tmp_path / "id", 4, rank] for rank in range(4)])
     assert all(text.splitlines()[-1] == "right" for text in printed)
 
 
@@ -69,7 +68,7 @@ def test_a_path_instead_of_a_preload(client: Path, tmp_path: Path) -> None:
     asked = subprocess.run([*COMMAND, "nccl", "--path"], capture_output=True, text=True, check=True)
     path = asked.stdout.strip()
     assert {one.name for one in Path(path).iterdir()} >= {*NAMES, "libhccc.so"}
-    command = [client, tmp_path / "id", 2, "all"]
+    command = [client, tmp_path / "id", 4, "all"]
     (printed,) = together([command], LD_PRELOAD="", LD_LIBRARY_PATH=path)
     assert printed.splitlines()[-1] == "right"
 

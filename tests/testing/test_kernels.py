@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("flags_of_users")
 
 REDUCTIONS = [(dtype, op) for dtype in sorted(DTYPES) for op in OPS if reduces(dtype, op)]
 
-MANY = pytest.mark.parametrize("examples", [4, pytest.param(15 * LONG, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("examples", [4, pytest.param(10 * LONG, marks=pytest.mark.slow)])
 
 
 def at_length(examples: int) -> settings:

@@ -77,19 +77,19 @@ def same(a: Sequence[Data], b: Sequence[Data]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@law(correct_programs(), always=100, slow=400)
+@law(correct_programs(), always=100, slow=200)
 def test_programs_grown_by_construction_are_right(program: Program) -> None:
     assert is_correct(program)
     assert accepts(program)
 
 
-@law(mutants(), always=300, slow=1600)
+@law(mutants(), always=300, slow=800)
 def test_verify_tells_right_from_wrong(mutant: Mutant) -> None:
     note(f"{mutant.mutation} at {mutant.what}\n{text(mutant.program)}")
     assert accepts(mutant.program) == is_correct(mutant.program)
 
 
-@law(correct_programs(), st.sampled_from(REDUCE_OPS), st.integers(0, 9), always=40, slow=400)
+@law(correct_programs(), st.sampled_from(REDUCE_OPS), st.integers(0, 9), always=40, slow=200)
 def test_a_correct_program_gives_what_its_collective_defines(
     program: Program, op: str, seed: int
 ) -> None:
@@ -109,7 +109,7 @@ RUN = st.tuples(
 )
 
 
-@law(correct_programs(), options(), RUN, always=60, slow=600)
+@law(correct_programs(), options(), RUN, always=60, slow=300)
 def test_any_options_give_the_result(
     program: Program, way: Options, how: tuple[int, int | None, str, bool, int]
 ) -> None:
@@ -123,7 +123,7 @@ def test_any_options_give_the_result(
     assert same(got, want)
 
 
-@law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=600)
+@law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=300)
 def test_a_call_of_any_count_gives_the_result(program: Program, way: Options, seed: int) -> None:
     """Chunks, parts and micro-batches of every length, empty ones too, in several channels."""
     rng = Random(seed)
