@@ -110,9 +110,8 @@ def compiled(command: list[str], where: Path) -> str:
 
 
 @pytest.mark.slow
-@named
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
+@pytest.mark.parametrize(("name", "arch"), [*((n, "sm_90") for n in OPTIONS), ("slots", "sm_80")])
 def test_nvcc_compiles_it(name: str, plan: Plan, arch: str, tmp_path: Path) -> None:
     interpreter.write(tmp_path, interpreter.files(plan, [CUDA]))
     flags = ["-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v", "-o", "k.cubin"]

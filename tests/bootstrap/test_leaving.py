@@ -16,6 +16,7 @@ import pytest
 from hccc.runtime.bootstrap.rendezvous import Bootstrap, Reason, RendezvousError, unique_id
 from tests.bootstrap.handshake import welcomed
 from tests.bootstrap.ranks import Job, RankContext, RankProcess, departure_within, run
+from tests.marks import LONG
 
 
 def _killed(me: RankContext) -> tuple[tuple[int, bool] | None, int | None, Reason]:
@@ -291,7 +292,7 @@ def _any_time(me: RankContext) -> tuple[int | None, Reason, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4 * LONG))
 def test_ranks_are_killed_at_any_moment(seed: int) -> None:
     """All others are told which rank, from the rendezvous itself on."""
     random = Random(seed)
