@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import B1, I4, I8, frozen, places, starts
+from hccc.ir.arrays import B1, I4, I8, Csr, frozen, places, starts
 from hccc.ir.hashing import mixed
 from hccc.ir.topology import F8, Level, Topology
 from hccc.network.graph import HUBS, Edges, spokes
 from hccc.network.routes import Router, routes
 
 PAIRS = 1 << 17  # arcs for the links of meshes and for SWITCH groups, one a pair
+MARKED = 64  # ranks that are marked in turn, to tell arcs apart
 ROUNDS = 64  # of colour refinement, more than the diameter of a network
 
 
@@ -315,7 +316,7 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
     k = t.first_switch + np.arange(ends) // 2
     alpha = np.where(t.level[k] == Level.SWITCH, t.shared.alpha[k], 0.0)
     free = 2 * t.first_switch + np.arange(ends)
-    if int((a * b).sum()) * 2 > PAIRS:
+    if not lists_switch_pairs(t):
         arcs.add(begin, end, router.capacity[k], alpha, free)
         for side, direction in ((t.side_a, 0), (t.side_b, 1)):
             joins = side.owner() < t.n_switches
@@ -323,8 +324,8 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
             arcs.free(rank, begin[2 * owner + direction])
             arcs.free(end[2 * owner + 1 - direction], rank)
         return begin, end
-    src, dst = _pairs(t)
-    owner, number = _only_switches(t, router, src, dst)
+    src, dst, uses = switch_pairs(t)
+    owner, number = uses.owner(), uses.index - 2 * t.first_switch
     # A route's α is that of its slowest group; divided by the longest chain, no chain exceeds it.
     longest = np.ones(ends)
     np.maximum.at(longest, number, np.bincount(owner, minlength=len(src))[owner])
@@ -341,17 +342,35 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
     return begin, end
 
 
-def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I8]:
-    """Returns the SWITCH and LIMIT groups of pairs that use nothing else: (pair, 2 · group +
-    direction)."""
+def lists_switch_pairs(t: Topology) -> bool:
+    """Tells whether a network has the pairs of its SWITCH groups one by one."""
+    a, b = t.side_a.counts(), t.side_b.counts()
+    return int((a * b).sum()) * 2 <= PAIRS
+
+
+def switch_pairs(t: Topology) -> tuple[I4, I4, Csr]:
+    """Returns the pairs of ranks that only SWITCH groups join: sources, destinations, i4[n] each,
+    and the SWITCH and LIMIT groups of each, by their resources."""
+    src, dst = _pairs(t)
     used = routes(t, src, dst)
     owner, number = used.uses.owner(), used.resource[used.uses.index]
     groups = np.minimum(number // 2, len(t.level) - 1)
-    switch = (number < router.first_link) & (t.level[groups] >= Level.SWITCH)
+    switch = (number < 2 * len(t.level)) & (t.level[groups] >= Level.SWITCH)
     only = np.ones(len(src), np.bool_)
     only[owner[~switch]] = False
-    chosen = only[owner]
-    return owner[chosen], number[chosen] - 2 * t.first_switch
+    count = used.uses.counts()[only]
+    return src[only], dst[only], Csr(starts(count), number[only[owner]])
+
+
+def chains(t: Topology, net: FlowNetwork) -> B1:
+    """Tells which arcs of a network are of the chains of pairs that SWITCH groups join: b1[m]."""
+    group = np.where((net.resource >= 0) & (net.resource < 2 * len(t.level)), net.resource // 2, -1)
+    mine = group >= 0
+    mine[mine] = t.level[group[mine]] == Level.SWITCH
+    end = np.zeros(net.vertices, np.bool_)
+    end[net.tail[mine]] = end[net.head[mine]] = True
+    found: B1 = end[net.tail] | end[net.head]
+    return found
 
 
 def _pairs(t: Topology) -> tuple[I4, I4]:
@@ -379,10 +398,35 @@ def vertex_colours(net: FlowNetwork, marked: I8 | None = None) -> I8:
     """Returns the `colours` of all vertices, 0 to the number of colours - 1: i8[vertices]. Any two
     vertices of one colour have equally many arcs of each capacity and latency from, and to, the
     vertices of any colour."""
+    return np.unique(_refined(net, marked), return_inverse=True)[1]
+
+
+def arc_colours(net: FlowNetwork) -> tuple[I8, I8]:
+    """Returns colours of vertices, i8[vertices], and of arcs, i8[m], that also tell apart what the
+    other ranks tell apart: a link from those of its neighbours that are of one colour.
+
+    With each of up to `MARKED` ranks marked in turn; for more only by `vertex_colours`. O(ranks ·
+    arcs · rounds).
+    """
+    base = _refined(net, None)
+    vertex, arc = base.copy(), np.zeros(len(net.tail), np.uint64)
+    ends = mixed(net.capacity.view(np.uint64)) + mixed(base[net.tail]) * np.uint64(3)
+    arc += mixed(ends + base[net.head])
+    if net.ranks <= MARKED:
+        for rank in range(net.ranks):
+            own = _refined(net, (np.arange(net.ranks) == rank).astype(np.int64))
+            vertex += mixed(own)
+            arc += mixed(mixed(own[net.tail]) * np.uint64(3) + own[net.head])
+    found = (np.unique(x, return_inverse=True)[1] for x in (vertex, arc))
+    return next(found), next(found)
+
+
+def _refined(net: FlowNetwork, marked: I8 | None) -> NDArray[np.uint64]:
+    """Returns the colours of vertices as hashes: u8[vertices]."""
     start = np.zeros(net.vertices, np.uint64)
     start[: net.ranks] = 1 if marked is None else marked + 2
     arc = mixed(mixed(net.capacity.view(np.uint64)) + net.alpha.view(np.uint64))
-    colour: I8 = mixed(start)
+    colour: NDArray[np.uint64] = mixed(start)
     kinds = 0
     for _ in range(ROUNDS):
         out, into = np.zeros_like(colour), np.zeros_like(colour)
@@ -392,4 +436,4 @@ def vertex_colours(net: FlowNetwork, marked: I8 | None = None) -> I8:
         if (count := len(np.unique(colour))) == kinds:
             break
         kinds = count
-    return np.unique(colour, return_inverse=True)[1]
+    return colour

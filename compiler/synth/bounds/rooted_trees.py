@@ -110,7 +110,7 @@ class _Program:
         self.arcs = len(whole.tail)
         self.b, self.a = len(self.roots), len(self.roots) + self.arcs
         self.columns = self.a + self.arcs
-        self.equal, self.most = _Rows(), _Rows()
+        self.equal, self.most = Rows(), Rows()
 
     def solve(
         self, flows: list[tuple[int, I8, _Quotient]], unit: float, *, reduces: bool
@@ -203,7 +203,7 @@ class _Program:
         )
 
 
-class _Rows:
+class Rows:
     """Rows of a sparse matrix, and what stands to their right."""
 
     def __init__(self) -> None:
