@@ -9,7 +9,8 @@ else is known of them: what was assumed is in the cluster file (`hccc cluster im
 is what RCCL has in tools/topo_expl/models, Azure in azhpc-images/topology and AWS in
 aws-ofi-nccl/topology.
 
-GB/s are algbw as sizes grow: of the narrowest cut, and (trees) of the best schedule over trees.
+GB/s are algbw as sizes grow: of the narrowest cut, and (best) of the best
+schedule over trees or paths.
 Shares are of the optimum as `shares.py` has it, simulated; the least are shown again.
 """
 
@@ -46,7 +47,7 @@ Case = tuple[Path, int, str, int]
 class MachineRow:
     """One machine, alone or as several nodes.
 
-    path: of the file; cuts, trees: GB/s by collective; links: GPUs joined directly, as pairs;
+    path: of the file; cuts, best: GB/s by collective; links: GPUs joined directly, as pairs;
     seconds: of importing and of bounding.
     """
 
@@ -57,7 +58,7 @@ class MachineRow:
     links: int
     nics: int
     cuts: dict[str, float]
-    trees: dict[str, float]
+    best: dict[str, float]
     import_seconds: float
     bound_seconds: float
 
@@ -87,7 +88,7 @@ def row(path: Path, nodes: int) -> MachineRow:
         len({frozenset(pair) for pair in first.links}),
         sum(nic.count for nic in first.nics),
         {x.collective.op.value: float(x.bound.cut.algbw) for x in found if x.bound.cut},
-        {x.collective.op.value: x.trees.algbw for x in found if x.trees},
+        {x.collective.op.value: x.best.algbw for x in found if x.best},
         middle - start,
         end - middle,
     )
@@ -159,12 +160,12 @@ def table(found: Sequence[MachineRow]) -> Table:
 
 
 def _rates(one: MachineRow, name: str) -> str:
-    """Writes the rate of a cut as `267`, and where trees reach less, as `267 (201)`."""
+    """Writes the rate of a cut as `267`, and where trees or paths reach less, as `267 (201)`."""
     if name not in one.cuts:
         return ""
-    cut, trees = one.cuts[name], one.trees.get(name)
-    less = trees is not None and trees < cut * (1 - 1e-3)
-    return f"{cut:.3g} ({trees:.3g})" if less else f"{cut:.3g}"
+    cut, best = one.cuts[name], one.best.get(name)
+    less = best is not None and best < cut * (1 - 1e-3)
+    return f"{cut:.3g} ({best:.3g})" if less else f"{cut:.3g}"
 
 
 def main() -> None:
@@ -199,7 +200,7 @@ def main() -> None:
     for one in none:
         console.print(f"no machine: {one}", highlight=False)
     files = len({one.file for one in found})
-    print(f"{files} machines; parentheses: over trees, where that is less than the cut")
+    print(f"{files} machines; parentheses: over trees or paths, where that is less than the cut")
     if made:
         console.print(shares.table(made))
         console.print(worst_table(made))

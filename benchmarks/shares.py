@@ -2,7 +2,8 @@
 
 Run by `python -m benchmarks.synthesis --shares`. *The optimum*: of Allgather, Reducescatter and
 Allreduce the most that schedules over trees reach (`rooted_trees`: a linear program, roots free),
-of the others the narrowest cut; with the latency that every schedule has. 1 is the most there is.
+of Alltoall, Gather and Scatter that over paths (`best_paths`), of the others the narrowest cut;
+with the latency that every schedule has. 1 is the most there is.
 What falls short of LEAST within the default budget of thread blocks is made again with MORE of
 them: then they were what was short.
 """
@@ -32,7 +33,7 @@ Case = tuple[str, str, int]
 @dataclass(frozen=True, slots=True)
 class ShareRow:
     """One synthesis. share: of the optimum, more: the same with MORE thread blocks a rank, 0 where
-    nobody asked; trees: whether the optimum is less than the cut has; seconds: of the first."""
+    nobody asked; less: whether the optimum is less than the cut has; seconds: of the first."""
 
     cluster: str
     collective: str
@@ -40,18 +41,18 @@ class ShareRow:
     method: str = ""
     share: float = 0.0
     more: float = 0.0
-    trees: bool = False
+    less: bool = False
     seconds: float = 0.0
     refused: str = ""
 
 
 class ReachedShare(NamedTuple):
-    """The `method`, `share`, `more`, `trees` and `seconds` of a ShareRow."""
+    """The `method`, `share`, `more`, `less` and `seconds` of a ShareRow."""
 
     method: str
     share: float
     more: float
-    trees: bool
+    less: bool
     seconds: float
 
 
@@ -64,13 +65,14 @@ def reached(t: Topology, op: str, size: int) -> ReachedShare:
     made = hccc.synthesize(t, op, size)
     found = bounds(t, t.name, size, [one for one in OpType if one.value.lower() == op]).found[0]
     optimum = found.bound.time
-    if found.trees is not None:
-        optimum = max(optimum, found.bound.head + size / (found.trees.algbw * BYTES_PER_US))
+    if found.best is not None:
+        optimum = max(optimum, found.bound.head + size / (found.best.algbw * BYTES_PER_US))
     share, more = optimum / (made.best.time or float("nan")), 0.0
     if share < LEAST:
         again = hccc.synthesize(t, op, size, options=Options(max_sms=MORE))
         more = optimum / (again.best.time or float("nan"))
-    lower = optimum > found.bound.time * (1 + 1e-6)
+    cut = found.bound.head + found.bound.bandwidth
+    lower = optimum > max(found.bound.latency, cut) * (1 + 1e-6)
     return ReachedShare(made.best.name, share, more, lower, made.seconds)
 
 

@@ -6,12 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8, places_among
-from hccc.ir.topology import Level, Topology
+from hccc.ir.topology import F8, Level, Topology
 from hccc.network.routes import Router
 
 # The kinds of resources; the first six are Levels.
 KINDS = ("port", "NIC", "leaf", "spine", "switch", "limit", "link", "mesh")
+PLURALS = (
+    *("ports", "NICs", "uplinks of leaves", "uplinks of spines"),
+    *("switches", "limits between nodes", "links", "links of a mesh"),
+)
 LINK, MESH = 6, 7
+LEAST = 0.1  # part of the heaviest kind's weight below which a kind is not named
 
 
 def kinds(t: Topology, resource: I8) -> I4:
@@ -21,6 +26,15 @@ def kinds(t: Topology, resource: I8) -> I4:
     first_pair = router.first_link + len(t.links)
     link = np.where(resource < first_pair, LINK, MESH)
     return np.where(resource < router.first_link, groups, link).astype(np.int32)
+
+
+def leading_kinds(t: Topology, resource: I8, weight: F8) -> str:
+    """Returns the kinds of resources with most of the weight, the heaviest first: `NICs`, `links
+    and switches`. weight: f8[R]; kinds with less than LEAST of the heaviest are left out."""
+    total = np.bincount(kinds(t, resource), weight, len(KINDS))
+    order = np.argsort(-total, kind="stable")
+    leading = order[(total[order] > 0) & (total[order] >= LEAST * total.max(initial=0.0))]
+    return " and ".join(PLURALS[k] for k in leading) or "the network"
 
 
 def names(t: Topology, resource: I8) -> list[str]:

@@ -16,25 +16,36 @@ from hccc.ir.text import microseconds as us
 from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
 from hccc.network.summary import devices
-from hccc.synth.bounds.bound import Bound, Cut, limits, rational
-from hccc.synth.bounds.certificate import over_trees
-from hccc.synth.bounds.rooted_trees import RootedTrees, rooted_trees
+from hccc.synth.bounds.best_paths import BestPaths
+from hccc.synth.bounds.bound import Bound, Cut, rational
+from hccc.synth.bounds.certificate import tightened
+from hccc.synth.bounds.rooted_trees import RootedTrees
 
 ALL = tuple(op for op in PROGRAMMABLE if op is not OpType.SENDRECV)
 LONGEST_FRACTION = 24  # letters; a longer one is told as a decimal number only
 MOST_NAMES = 4  # of what crosses a cut
-HEAD = ("", "time", "latency", "bandwidth", "algbw", "busbw", "as sizes grow", "over trees", "cut")
+HEAD = (
+    "",
+    "time",
+    "latency",
+    "bandwidth",
+    "algbw",
+    "busbw",
+    "as sizes grow",
+    "trees, paths",
+    "limit",
+)
 UNITS = ("", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """The lower bound of one collective; and the best over trees, None if there is none or it was
-    not computed."""
+    """The lower bound of one collective; and the best over trees or paths, None if there is none or
+    it was not computed."""
 
     collective: Collective
     bound: Bound
-    trees: RootedTrees | None
+    best: RootedTrees | BestPaths | None
 
     def facts(self, t: Topology) -> Facts:
         """Returns all figures, for JSON."""
@@ -49,6 +60,7 @@ class Bounded:
             "algbw": b.algbw,
             "busbw": b.algbw * factor,
             "binding": b.binding,
+            "limited_by": b.limited_by,
             "latency": b.latency,
             "head": b.head,
             "bandwidth": b.bandwidth,
@@ -63,12 +75,10 @@ class Bounded:
                 "parts": cut.parts,
                 "resources": names(t, cut.resources),
             },
-            "rooted_trees": None
-            if self.trees is None
-            else {
-                "algbw": self.trees.algbw,
-                "share": self.trees.share.tolist(),
-            },
+            "rooted_trees": {"algbw": self.best.algbw, "share": self.best.share.tolist()}
+            if isinstance(self.best, RootedTrees)
+            else None,
+            "paths": {"algbw": self.best.algbw} if isinstance(self.best, BestPaths) else None,
         }
 
     def lines(self, t: Topology) -> Iterator[str]:
@@ -80,6 +90,7 @@ class Bounded:
         )
         yield f"{c.op.value}{root} of {words.size(b.size)}: no schedule beats"
         yield f"  time           {us(b.time)} µs{rates}"
+        yield f"  limited by     {b.limited_by}"
         yield f"  latency        {us(b.latency)} µs to the farthest rank"
         if cut is None:
             return
@@ -88,25 +99,27 @@ class Bounded:
         yield f"  bandwidth      {us(b.bandwidth)} µs: {what}{head}"
         yield f"  which is       {_names(names(t, cut.resources))}"
         yield f"  as sizes grow  algbw {_exact(cut.algbw)}"
-        if self.trees is not None:
-            yield f"  over trees     algbw {self.trees.algbw:.2f} GB/s, {self._reached(cut)}"
+        if self.best is not None:
+            trees = isinstance(self.best, RootedTrees)
+            over = "over trees " if trees else "over paths "
+            yield f"  {over}    algbw {self.best.algbw:.2f} GB/s, {self._reached(cut)}"
             reduced = "where each byte is reduced to some root, then broadcast"
             every = c.op is not OpType.ALLREDUCE
             yield f"                 ({'as every schedule of it is' if every else reduced})"
 
     def _reached(self, cut: Cut) -> str:
-        assert self.trees is not None
-        ratio = self.trees.algbw / float(cut.algbw)
+        assert self.best is not None
+        ratio = self.best.algbw / float(cut.algbw)
         return "the same" if ratio > 1 - 1e-6 else f"{words.percent(ratio)} % of that, at most"
 
     def row(self) -> tuple[str, ...]:
         """Returns a row of the table of several collectives."""
         b, cut = self.bound, self.bound.cut
         grown = "" if cut is None else f"{float(cut.algbw):.2f}"
-        trees = "" if self.trees is None else f"{self.trees.algbw:.2f}"
+        best = "" if self.best is None else f"{self.best.algbw:.2f}"
         busbw = b.algbw * self.collective.bus_factor()
         rates = (f"{b.algbw:.2f}", f"{busbw:.2f}") if b.time else ("", "")
-        name = "" if cut is None else cut.name
+        name = "" if cut is None else b.reason
         return (
             self.collective.op.value,
             us(b.time),
@@ -114,7 +127,7 @@ class Bounded:
             us(b.bandwidth),
             *rates,
             grown,
-            trees,
+            best,
             name,
         )
 
@@ -177,10 +190,8 @@ def bounds(
 
 def _bounded(t: Topology, op: OpType, size: int, root: int) -> Bounded:
     collective = Collective(op, len(t), block_count(op, len(t)), root if op in ROOTED else 0)
-    found, trees = limits(t, op, collective.root), None
-    if found.cut is not None:
-        trees = rooted_trees(t, op, float(found.cut.algbw))
-    return Bounded(collective, over_trees(found, op, trees).at(size), trees)
+    found, best = tightened(t, op, collective.root)
+    return Bounded(collective, found.at(size), best)
 
 
 def _share(cut: Cut) -> str:

@@ -51,6 +51,7 @@ class SizeResult:
             "bound": self.bound.time,
             "share": self.share(chosen),
             "binding": self.bound.binding,
+            "limited_by": self.bound.limited_by,
             "weighed": [candidate.facts() for candidate in self.weighed],
         }
 
@@ -177,7 +178,7 @@ class SizesSynthesis:
             if self.chosen[self.choice[k]] is chosen:
                 took, bound = self.chosen_at(k).time, result.bound
                 time = "not simulated" if took is None else f"simulated {us(took)} µs"
-                least = f"no schedule takes less than {us(bound.time)} µs ({bound.binding})"
+                least = f"no schedule takes less than {us(bound.time)} µs: {bound.reason}"
                 yield f"{size_text(result.size)}: {time}; {least}."
 
 
@@ -223,7 +224,16 @@ class Synthesis(SizesSynthesis):
         }
         keys = (
             *("collective", "cluster", "ranks", "size", "seed", "method", "transfers", "steps"),
-            *("time", "bound", "share", "binding", "seconds", "interrupted", "weighed"),
+            *(
+                "time",
+                "bound",
+                "share",
+                "binding",
+                "limited_by",
+                "seconds",
+                "interrupted",
+                "weighed",
+            ),
         )
         return {key: every[key] for key in keys}
 
@@ -232,7 +242,7 @@ class Synthesis(SizesSynthesis):
 
     def _times(self, chosen: ChosenProgram) -> Iterator[str]:
         yield f"Simulated: {us(self.best.time or 0.0)} µs."
-        yield f"No schedule takes less than {us(self.bound.time)} µs: {self.bound.binding}."
+        yield f"No schedule takes less than {us(self.bound.time)} µs: {self.bound.reason}."
 
     def _repr_html_(self) -> str:
         return preformatted(self.text())
@@ -253,7 +263,7 @@ class Synthesis(SizesSynthesis):
         how = f"{count_of(len(p), 'transfer')} in {count_of(self.chosen[0].steps, 'step')}"
         yield f"  chosen       {self.best.name}: {how}"
         yield f"  simulated    {us(time)} µs, algbw {algbw:,.2f} GB/s, compiled for this size alone"
-        yield f"  lower bound  {us(bound.time)} µs, {self.share():.1%} of it: {bound.binding}"
+        yield f"  lower bound  {us(bound.time)} µs, {self.share():.1%} of it: {bound.reason}"
         yield f"  seconds      {self.seconds:.2f}"
         width = max(len(candidate.name) for candidate in self.weighed)
         yield f"  weighed{'':<{max(0, width - 5)}}{'simulated':>14}{'estimate':>14}  (us)"

@@ -22,7 +22,7 @@ def test_machines_are_bounded_and_others_named(tmp_path: Path) -> None:
     assert isinstance(quad, machines.MachineRow) and isinstance(four, machines.MachineRow)
     assert (quad.file, quad.gpus, quad.device, quad.links) == ("quad.txt", 4, "A100", 6)
     assert quad.cuts["Allgather"] == pytest.approx(4 / 3 * 235, rel=1e-4)
-    assert quad.trees["Allgather"] == pytest.approx(quad.cuts["Allgather"])
+    assert quad.best["Allgather"] == pytest.approx(quad.cuts["Allgather"])
     assert four.nodes == 4 and set(four.cuts) == set(quad.cuts) and len(quad.cuts) == 8
     assert isinstance(graph, str) and graph.startswith("graph.xml: ") and "<graphs>" in graph
     assert machines.table([quad, four]).row_count == 2

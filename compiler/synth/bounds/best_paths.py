@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 
-from hccc.ir.arrays import I8, frozen
+from hccc.ir.arrays import I8
 from hccc.ir.collective import OpType
 from hccc.ir.topology import F8, Topology
 from hccc.network.flow import (
@@ -39,10 +39,9 @@ from hccc.network.flow import (
     switch_pairs,
     vertex_colours,
 )
-from hccc.synth.bounds.rooted_trees import MOST_VARIABLES, SOLVER, Rows
+from hccc.synth.bounds.rooted_trees import MOST_VARIABLES, SOLVER, Rows, priced
 
 SOLVED = (OpType.ALLTOALL, OpType.GATHER, OpType.SCATTER)
-PRICED = 1e-6  # part of all prices that a resource which binds has at least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,11 +205,5 @@ class _Program:
         if found.status != 0 or found.fun >= 0:
             return None
         price = np.maximum(-found.ineqlin.marginals, 0.0) * arcs.capacity
-        each = (price / np.bincount(arcs.of))[arcs.of]
-        binds = (each > PRICED * each.sum()) & (arcs.number >= 0)
-        weight = each[binds] / each.sum()
-        return BestPaths(
-            -float(found.fun) * self.unit,
-            frozen(arcs.number[binds], np.int64),
-            frozen(weight, np.float64),
-        )
+        weight = (price / np.bincount(arcs.of))[arcs.of]
+        return BestPaths(-float(found.fun) * self.unit, *priced(arcs.number, weight))

@@ -43,7 +43,8 @@ all; it is also why equal roots are not optimal on unequal nodes.
 Before the first byte crosses a cut, the shortest path across takes its α: `head`.
 
 `rooted_trees` has what can be reached: for Allgather and Reducescatter the optimum, which is the
-cut's unless GPUs share a narrow NIC or bus, and for Allreduce the optimum of a class.
+cut's unless GPUs share a narrow NIC or bus, and for Allreduce the optimum of a class. `best_paths`
+has the optimum of Alltoall, Gather and Scatter.
 
 All of it is on the flow network of `network`, a relaxation: weaker where that says so, never wrong.
 Ranks that colour refinement cannot tell apart are taken for each other when cuts are looked for:
@@ -64,7 +65,9 @@ from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.cuts import Flows, gather_cut, narrowest_cut
 from hccc.network.flow import FlowNetwork, colours, network
 from hccc.network.latency import Distances, through_one_block
-from hccc.network.partitions import Partition, inflow, structural_partitions, weakest
+from hccc.network.partitions import Partition, structural_partitions, weakest
+from hccc.network.resource_names import leading_kinds
+from hccc.network.routes import Router
 from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
 
@@ -81,13 +84,15 @@ ROUNDED = 1e-14
 class Cut:
     """A cut, and what crosses it. parts: the ranks of C, or of each part; name: as the topology
     names ranks, `into node2`; share: bytes that must cross for each byte of the call; capacity:
-    GB/s; resources: i8 the shared groups and links that cross it, numbered as in `routes`."""
+    GB/s; resources: i8 the shared groups and links that cross it, numbered as in `routes`;
+    limited_by: their kinds, `NICs`."""
 
     name: str
     parts: tuple[tuple[int, ...], ...]
     share: float
     capacity: float
     resources: I8
+    limited_by: str
 
     @property
     def algbw(self) -> Fraction:
@@ -102,16 +107,26 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Optimum:
+    """What no schedule beats where several cuts bind together. over: `trees` or `paths`, of which
+    every schedule consists; algbw: GB/s of a call as sizes grow; limited_by: as of a Cut."""
+
+    over: str
+    algbw: float
+    limited_by: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Limits:
     """The bound of one collective on one Topology, for any size. latency, head: µs; blocks: of
-    equal size that a call is divided into; trees: GB/s of a call over the best trees, where every
-    schedule is one of trees and they reach less than the cut (`certificate`)."""
+    equal size that a call is divided into; optimum: where it is known and less than the cut lets
+    through (`certificate`)."""
 
     latency: float
     head: float
     cut: Cut | None
     blocks: int = 1
-    trees: float = np.inf
+    optimum: Optimum | None = None
 
     def at(self, size: int, costs: Costs = SIMPLE) -> Bound:
         """Returns the bound for `size` bytes, as nccl-tests counts them. Only the factors of
@@ -121,25 +136,27 @@ class Limits:
             wire = moved * self.cut.share
             bandwidth = wire / (self.cut.capacity * BYTES_PER_US) if self.cut.capacity else np.inf
         latency, head = self.latency * costs.latency, self.head * costs.latency
-        return Bound(size, latency, head, bandwidth, self.cut, moved / (self.trees * BYTES_PER_US))
+        together = moved / (self.optimum.algbw * BYTES_PER_US) if self.optimum else 0.0
+        return Bound(size, latency, head, bandwidth, self.cut, self.optimum, together)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
     """The least time of any schedule, in µs: `latency`; `bandwidth` of `cut` (None where nothing
-    has to move), which begins at `head`; and `trees`, of the best trees there are."""
+    has to move), which begins at `head`; and `together`, of the `optimum`."""
 
     size: int
     latency: float
     head: float
     bandwidth: float
     cut: Cut | None
-    trees: float = 0.0
+    optimum: Optimum | None = None
+    together: float = 0.0
 
     @property
     def time(self) -> float:
         """µs that every schedule takes at least."""
-        return max(self.latency, self.head + self.bandwidth, self.trees)
+        return max(self.latency, self.head + self.bandwidth, self.together)
 
     @property
     def algbw(self) -> float:
@@ -148,10 +165,28 @@ class Bound:
 
     @property
     def binding(self) -> str:
-        """`latency`, the cut's name, or `over trees`."""
+        """`latency`, the cut's name, `over trees` or `over paths`."""
         if self.cut is None or self.latency >= self.time:
             return "latency"
-        return self.cut.name if self.head + self.bandwidth >= self.time else "over trees"
+        joint = self._joint()
+        return f"over {joint.over}" if joint else self.cut.name
+
+    @property
+    def limited_by(self) -> str:
+        """`latency`, or the kinds of resources that bind: `NICs`, `links and switches`."""
+        if self.cut is None or self.latency >= self.time:
+            return "latency"
+        return (self._joint() or self.cut).limited_by
+
+    @property
+    def reason(self) -> str:
+        """What binds, and of what kind it is, for people: `into node1 (NICs)`."""
+        kinds = "" if self.binding == self.limited_by else f" ({self.limited_by})"
+        return f"{self.binding}{kinds}"
+
+    def _joint(self) -> Optimum | None:
+        """Returns the optimum where it is what binds."""
+        return None if self.head + self.bandwidth >= self.time else self.optimum
 
 
 def bound(t: Topology, collective: Collective, size: int, costs: Costs = SIMPLE) -> Bound:
@@ -236,11 +271,16 @@ def _cut(t: Topology, net: FlowNetwork, inside: B1, share: float, out: bool) -> 
     ranks = np.flatnonzero(side)
     name = f"{'out of' if out else 'into'} {set_name(t, ranks)}"
     capacity = float(net.capacity[arcs].sum())
-    return Cut(name, (tuple(ranks.tolist()),), share, capacity, _resources(net.resource[arcs]))
+    return _made(t, name, [ranks], share, capacity, net.resource[arcs])
 
 
-def _resources(numbers: I8) -> I8:
-    return frozen(np.unique(numbers[numbers >= 0]), np.int64)
+def _made(
+    t: Topology, name: str, parts: list[I8], share: float, capacity: float, numbers: I8
+) -> Cut:
+    """Makes a Cut. numbers: of what crosses it, -1 for what has none."""
+    crossing = frozen(np.unique(numbers[numbers >= 0]), np.int64)
+    kinds = leading_kinds(t, crossing, Router(t).capacities(crossing))
+    return Cut(name, tuple(tuple(p.tolist()) for p in parts), share, capacity, crossing, kinds)
 
 
 def _allreduce(t: Topology, net: FlowNetwork, distances: Distances) -> tuple[float, Cut]:
@@ -258,12 +298,10 @@ def _allreduce(t: Topology, net: FlowNetwork, distances: Distances) -> tuple[flo
 
 
 def _between(t: Topology, partition: Partition) -> Cut:
-    rows = [np.flatnonzero(partition.label == part).tolist() for part in range(partition.count)]
+    rows = [np.flatnonzero(partition.label == part) for part in range(partition.count)]
     name = f"between {partition_name(t, partition.label)}"
     share = 2.0 * (partition.count - 1)
-    return Cut(
-        name, tuple(map(tuple, rows)), share, partition.capacity, _resources(partition.resources)
-    )
+    return _made(t, name, rows, share, partition.capacity, partition.resources)
 
 
 def _pairwise(t: Topology, net: FlowNetwork, distances: Distances, op: OpType) -> tuple[float, Cut]:
@@ -274,12 +312,13 @@ def _pairwise(t: Topology, net: FlowNetwork, distances: Distances, op: OpType) -
     for label in _sets(t, net):
         crosses = _crossing(label, op)
         small = net.contracted(label)
+        kinds = np.unique(crosses, return_inverse=True)[1]
         for back, directed in ((False, small), (True, small.reversed())):
-            with np.errstate(divide="ignore"):
-                ratio = crosses / inflow(directed)[0]
-            if (largest := float(ratio.max())) > most:
-                part = int(ratio.argmax())
-                most, backward, best, share = largest, back, label == part, float(crosses[part])
+            flows, supply = Flows(directed), np.full(small.ranks, np.inf)
+            for part in np.unique(colours(directed, kinds), return_index=True)[1].tolist():
+                least = flows.to(part, supply)[0]
+                if (ratio := float(crosses[part]) / least if least else np.inf) > most:
+                    most, backward, best, share = ratio, back, label == part, float(crosses[part])
     directed = net.reversed() if backward else net
     pair = directed.contracted(best.astype(np.int64))
     ends = np.array([np.inf, 0.0])

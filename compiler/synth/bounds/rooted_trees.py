@@ -45,15 +45,20 @@ from hccc.network.flow import FlowNetwork, network, vertex_colours
 
 SOLVER = "highs-ipm"  # on irregular networks four times as fast as HiGHS' simplex
 SOLVED = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE)
+PRICED = 1e-6  # part of all weight that a resource which binds has at least
 MOST_VARIABLES = 20_000  # a few seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RootedTrees:
-    """algbw: GB/s of the call, as sizes grow; share: f8[ranks] each root's part of it."""
+    """algbw: GB/s of the call, as sizes grow; share: f8[ranks] each root's part of it; resource:
+    i8[R] those that bind, numbered as in `routes`; weight: f8[R] the part of the time that each
+    accounts for."""
 
     algbw: float
     share: F8
+    resource: I8
+    weight: F8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +113,7 @@ class _Program:
         self.net, self.whole, self.kind, self.colour = net, whole, kind, colour
         self.roots = np.flatnonzero(whole.vertex < net.ranks)
         self.arcs = len(whole.tail)
+        self.held = np.flatnonzero(np.isfinite(whole.capacity))
         self.b, self.a = len(self.roots), len(self.roots) + self.arcs
         self.columns = self.a + self.arcs
         self.equal, self.most = Rows(), Rows()
@@ -142,12 +148,21 @@ class _Program:
         best = -float(found.fun) * unit
         each = np.zeros(len(self.whole.size))
         each[self.roots] = np.maximum(found.x[: len(self.roots)], 0.0) * unit
-        return RootedTrees(best, frozen(each[self.colour[: self.net.ranks]] / best, np.float64))
+        share = frozen(each[self.colour[: self.net.ranks]] / best, np.float64)
+        price = -found.ineqlin.marginals[: len(self.held)]
+        return RootedTrees(best, share, *self._binding(price * self.whole.capacity[self.held]))
+
+    def _binding(self, weight: F8) -> tuple[I8, F8]:
+        """Returns the resources that bind and their weights. weight: f8[held] of each kind."""
+        kinds = np.zeros(self.arcs)
+        kinds[self.held] = np.maximum(weight, 0.0)
+        arc = (kinds / self.whole.count)[self.kind]
+        return priced(self.net.resource, arc)
 
     def _capacities(self, enough: float) -> None:
         """Adds the arcs' capacities, at most `enough` GB/s: every rank sends the others all there
         is, both ways."""
-        held = np.flatnonzero(np.isfinite(self.whole.capacity))
+        held = self.held
         row, capacity = np.arange(len(held)), np.minimum(self.whole.capacity[held], enough)
         self.most.add(
             np.tile(row, 2),
@@ -224,6 +239,12 @@ class Rows:
         where = (np.concatenate(self.row), np.concatenate(self.column))
         shape = (len(self.right), columns)
         return coo_array((np.concatenate(self.value), where), shape=shape).tocsr()
+
+
+def priced(resource: I8, weight: F8) -> tuple[I8, F8]:
+    """Returns the resources with more than PRICED of all weight, and their parts of it."""
+    some = (resource >= 0) & (weight > PRICED * weight.sum())
+    return frozen(resource[some], np.int64), frozen(weight[some] / weight.sum(), np.float64)
 
 
 def _kinds(net: FlowNetwork, colour: I8) -> tuple[I8, I8, I8]:
