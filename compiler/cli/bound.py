@@ -46,7 +46,8 @@ def bound(
     A schedule takes at least the latency of the longest of the shortest paths, and at least the
     time in which what must cross a cut can cross it. `over trees` is the best rate there is: of an
     Allgather and a Reducescatter, of all schedules; of an Allreduce, of those that reduce each byte
-    to a root, whichever, and broadcast it from there.
+    to a root, whichever, and broadcast it from there. `over paths` is the best rate of an Alltoall,
+    a Gather and a Scatter, of all schedules: cuts that bind together are in it.
     """
     from hccc.api import functions as api
     from hccc.driver.inputs import load_cluster

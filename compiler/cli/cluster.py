@@ -67,6 +67,11 @@ def show_cluster(name: Path) -> None:
 )
 @click.option("--network", metavar="NAME", help="What joins nodes: InfiniBand, RoCE, EFA, ...")
 @click.option("--device", metavar="NAME", help="What the GPUs are: A100, H100, MI300X, ...")
+@click.option(
+    "--links",
+    metavar="PAIRS",
+    help="GPUs that links join whose other end a virtual machine hides: 0-1,2-3, or none.",
+)
 @json_option
 def import_cluster(
     files: tuple[Path, ...],
@@ -74,6 +79,7 @@ def import_cluster(
     nodes: int,
     network: str | None,
     device: str | None,
+    links: str | None,
     as_json: bool,
 ) -> None:
     """Write the machines that FILEs describe as a .cluster, a node each.
@@ -89,7 +95,7 @@ def import_cluster(
     to_file = output is not None and str(output) != "-"
     if output is not None and to_file:
         check_place(output, *files)
-    made = import_machines(files, nodes=nodes, device=device, network=network)
+    made = import_machines(files, nodes=nodes, device=device, network=network, links=links)
     if output is not None and to_file:
         write_whole(output, lambda file: file.write(made.text))
     if as_json:

@@ -26,6 +26,7 @@ def test_one_collective(hccc: Hccc) -> None:
         "NIC 0 of node1, in",
         "algbw 266.67 GB/s, exactly 800/3",
         "over trees     algbw 266.67 GB/s, the same",
+        "limited by     NICs",
     ):
         assert said in out
 
@@ -47,6 +48,18 @@ def test_unequal_nodes_and_an_allreduce(hccc: Hccc) -> None:
     assert "reduced to some root" in out
 
 
+def test_paths_may_be_slower_than_every_cut(hccc: Hccc, tmp_path: Path) -> None:
+    """Two GPUs, each linked to three others (`test_best_paths`)."""
+    pairs = [(u, v) for u in (0, 1) for v in (2, 3, 4)]
+    both = ", ".join(f"(({u},{v}) -> 10), (({v},{u}) -> 10)" for u, v in pairs)
+    site = tmp_path / "site.cluster"
+    site.write_text(f"define node1 = 5\ndefine bandwidth = {{direct => [{both}]}}\n")
+    out = hccc("bound", site, "--collective", "alltoall")[1]
+    assert "over paths     algbw 21.43 GB/s, 85.7 % of that, at most" in out
+    assert "limited by     links" in out and "as sizes grow  algbw 25 GB/s" in out
+    assert "over paths (links)" in hccc("bound", site)[1]
+
+
 def test_all_eight_as_a_table(hccc: Hccc) -> None:
     code, out, _ = hccc("bound", "heteccl-h20-4x2+8")
     rows = [line.split()[0].lower() for line in out.splitlines()[4:]]
@@ -61,6 +74,8 @@ def test_as_json(hccc: Hccc) -> None:
     assert found["allgather"]["cut"]["algbw_exact"] == "400/3"
     assert found["reduce"]["root"] == 5 and "root" not in found["alltoall"]
     assert found["allreduce"]["rooted_trees"]["algbw"] == pytest.approx(200 / 3)
+    assert found["alltoall"]["paths"]["algbw"] == pytest.approx(50 / 3)
+    assert {one["limited_by"] for one in found.values()} == {"NICs"}
     for one in found.values():
         cut = one["cut"]
         assert one["time"] == pytest.approx(max(one["latency"], one["head"] + one["bandwidth"]))

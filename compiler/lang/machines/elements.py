@@ -50,10 +50,10 @@ class Element:
         for child in self.children:
             yield from child.walk()
 
-    def wrong(self, message: str) -> UserError:
+    def wrong(self, message: str, help: str = "") -> UserError:
         """Makes the error E541 about this element."""
         where = f"{self.source.name}, line {self.line}, <{self.name[:40]}>"
-        return fail("E541", f"{where}: {message}")
+        return fail("E541", f"{where}: {message}", help=help)
 
 
 class _Tree(ContentHandler):

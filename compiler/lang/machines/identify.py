@@ -84,7 +84,15 @@ SOCKETS = {"AuthenticAMD": 16.0, "GenuineIntel": 10.0, "IBM": 32.0}
 OTHER_SOCKETS = 6.0  # ARM, and unknown CPUs
 SLINGSHOT, ELASTIC, VERBS = r"(cxi|hsn)\d", r"(rdmap|efa)\d", r"(mlx|bnxt_re|irdma|ionic|roce)"
 VIRTUAL = re.compile(r"(veth|virbr|docker|br-|cni|lo$|tap|tun)")
-AMAZON = "0x1d0f"
+# NICs by their PCI vendor (pci.ids of 2026): those that are always of one network, and those that
+# do RDMA over Ethernet where they are no InfiniBand.
+VENDORS = {"0x1d0f": "EFA", "0x17db": "Slingshot"}
+RDMA = frozenset({"0x15b3", "0x1dd8"})  # Mellanox, Pensando
+# The PCI Express of a CPU in GT/s: Intel's by model, from newer to older; AMD's by family, as CPUID
+# has it and as NCCL writes it, and model.
+INTEL_PCIE = ((143, 32.0), (106, 16.0), (0, 8.0))
+AMD_PCIE = {(23, 1): 8.0, (23, 49): 16.0, (25, 1): 16.0, (25, 48): 16.0, (25, 17): 32.0}
+AMD_FAMILIES = {143: 23, 175: 25}
 
 
 def pci_device(vendor: str, device: str) -> str | None:
@@ -118,15 +126,18 @@ def _named(kind: str, name: str, found: Hardware | None, known: Iterable[str]) -
     return found
 
 
-def network_of(name: str, pci_class: str, vendor: str) -> str:
-    """Returns the network of a NIC, by its name, PCI class and vendor."""
-    if vendor.lower() == AMAZON or re.match(ELASTIC, name):
+def network_of(name: str, pci_class: str, vendor: str, *, direct: bool = False) -> str:
+    """Returns the network of a NIC, by its vendor, name and PCI class. direct: GPUs reach it by
+    RDMA, so it is never one of sockets."""
+    if known := VENDORS.get(vendor.lower()):
+        return known
+    if re.match(ELASTIC, name):
         return "EFA"
     if re.match(SLINGSHOT, name):
         return "Slingshot"
     if pci_class.startswith("0x0207"):
         return "InfiniBand"
-    return "RoCE" if re.match(VERBS, name) else "Ethernet"
+    return "RoCE" if direct or vendor.lower() in RDMA or re.match(VERBS, name) else "Ethernet"
 
 
 def for_generation(network: Hardware, device: Hardware) -> Hardware:
@@ -139,6 +150,16 @@ def lane(speed: str) -> int | None:
     """Returns the speed of one lane in NCCL's unit, for `16 GT/s` or `32.0 GT/s PCIe`."""
     found = re.match(r"\s*(\d{1,3}(?:\.\d{1,3})?)\s*GT/s", speed)
     return LANE.get(float(found[1])) if found else None
+
+
+def cpu_lane(vendor: str, family: int, model: int) -> int | None:
+    """Returns the fastest lane of a CPU, as `lane` does; None if the CPU is unknown."""
+    speed = None
+    if vendor == "GenuineIntel" and family == 6:
+        speed = next(rate for least, rate in INTEL_PCIE if model >= least)
+    elif vendor == "AuthenticAMD":
+        speed = AMD_PCIE.get((AMD_FAMILIES.get(family, family), model))
+    return LANE[speed] if speed else None
 
 
 def sockets(vendor: str, model: int) -> float:

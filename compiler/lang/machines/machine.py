@@ -54,9 +54,7 @@ class ImportedMachine:
     @property
     def link_rate(self) -> float:
         """GB/s of one NVLink or xGMI link."""
-        if self.device.word("link") == "pcie":
-            return BRIDGE
-        return self.device.number("delivered") / self.device.number("links")
+        return link_rate(self.device)
 
     @property
     def over_buses(self) -> bool:
@@ -64,6 +62,13 @@ class ImportedMachine:
         joined = sum(1 for n in self.to_switch if n)
         switched = joined * (joined - 1)
         return not self.usual_links and len(self.links) + switched < self.gpus * (self.gpus - 1)
+
+
+def link_rate(device: Hardware) -> float:
+    """Returns GB/s of one NVLink or xGMI link of a device."""
+    if device.word("link") == "pcie":
+        return BRIDGE
+    return device.number("delivered") / device.number("links")
 
 
 def narrowest(buses: Iterable[Bus]) -> tuple[Bus, ...]:

@@ -14,12 +14,13 @@ from itertools import combinations
 
 from hccc.base.diagnostics import Source, fail
 from hccc.lang.machines import identify
-from hccc.lang.machines.elements import Element, parse
-from hccc.lang.machines.machine import MAX_GPUS, Bus, ImportedMachine, counted, narrowest
+from hccc.lang.machines.elements import MAX_DEPTH, Element, parse
+from hccc.lang.machines.machine import MAX_GPUS, Bus, ImportedMachine, counted, link_rate, narrowest
 from hccc.lang.machines.nics import FoundNic, nics_and_network
 from hccc.shipped.hardware import load
 from hccc.shipped.hardware.load import Hardware
 
+CPU_CLASS = "0x068001"
 GPU_CLASSES = ("0x0302", "0x1200", "0x0380")
 NIC_CLASS, SWITCH_CLASS = "0x02", "0x068000"
 LINKS = ("nvlink", "xgmi")
@@ -43,11 +44,15 @@ class _Place:
 
 
 def machines(
-    source: Source, device: Hardware | None, network: Hardware | None
+    source: Source,
+    device: Hardware | None,
+    network: Hardware | None,
+    pairs: Sequence[tuple[int, int]] | None = None,
 ) -> list[ImportedMachine]:
     """Reads the machines of one file: one, or several if the dump is of several hosts.
 
-    device, network: of the GPUs and NICs, if the user named them.
+    device, network: of the GPUs and NICs, if the user named them; pairs: of GPUs that links join
+    whose other end is hidden, if the user named them.
 
     Raises:
         UserError: E540 the file describes no machine; E541 it contradicts itself; E542 the GPUs
@@ -63,7 +68,7 @@ def machines(
     hosts: dict[str, list[Element]] = {}
     for cpu in root.of("cpu"):
         hosts.setdefault(cpu.get("host_hash"), []).append(cpu)
-    found = [_Host(source, cpus, device, network).machine() for cpus in hosts.values()]
+    found = [_Host(source, cpus, device, network, pairs).machine() for cpus in hosts.values()]
     if not found:
         raise fail("E540", f"{source.name} has no <cpu>, so no GPUs")
     if len(found) > 1 and any(any(machine.to_switch) for machine in found):
@@ -76,10 +81,17 @@ class _Host:
     """Reads the CPUs of one host."""
 
     def __init__(
-        self, source: Source, cpus: list[Element], device: Hardware | None, network: Hardware | None
+        self,
+        source: Source,
+        cpus: list[Element],
+        device: Hardware | None,
+        network: Hardware | None,
+        pairs: Sequence[tuple[int, int]] | None,
     ) -> None:
         self.source, self.cpus, self.given, self.network = source, cpus, device, network
+        self.pairs = pairs
         self.read: list[str] = []
+        self.near: dict[tuple[int, str], int] = {}  # links from a GPU to the NIC of a bus address
         self.assumed: list[str] = []
         every = [_Place(path, path[-1]) for cpu in cpus for path in _paths(cpu, ())]
         self.gpus = self._gpus(every)
@@ -154,8 +166,22 @@ class _Host:
             if name is None:
                 message = f"{self.source.name} does not say what its GPUs are"
                 raise fail("E542", message, help="--device H100 says it")
+            self._check_cpu()
             self.assumed.append(f"GPUs are {name}, the usual one of its PCIe generation (--device)")
         return load.devices()[name]
+
+    def _check_cpu(self) -> None:
+        """Raises UserError E542 where PCI Express is faster than the CPU's: a virtual machine made
+        it up, and it says nothing of the GPUs."""
+        cpu, pci = self.gpus[0].path[0], self.gpus[0].pci
+        family, model = cpu.number("familyid", 0), cpu.number("modelid", 0)
+        most = identify.cpu_lane(cpu.get("vendor"), family, model)
+        if most is not None and (identify.lane(pci.get("link_speed")) or 0) > most:
+            message = (
+                f"{self.source.name} does not say what its GPUs are: their "
+                f"{pci.get('link_speed')[:20]} are more than the CPU above them has"
+            )
+            raise fail("E542", message, help="--device V100 says it")
 
     def _silent(self) -> bool:
         """Tells whether the description leaves links for NCCL to find, as vendors' files do."""
@@ -169,27 +195,60 @@ class _Host:
     def _links(self, numbers: dict[str, int]) -> tuple[dict[tuple[int, int], int], list[int]]:
         """Returns the number of links from GPU to GPU, and of each GPU into a switch."""
         links: dict[tuple[int, int], int] = {}
-        to_switch, lost = [0] * len(self.gpus), 0
+        nics = {place.pci.get("busid").lower() for place in self.nets}
+        to_switch, lost, to_cpu = [0] * len(self.gpus), 0, 0
+        hidden: dict[int, Element] = {}
         for u, place in enumerate(self.gpus):
             for link in place.own.of(*LINKS):
                 target, count = link.get("target").lower(), link.number("count", 1)
                 if not 1 <= count <= MAX_LINKS:
                     raise link.wrong(f"count={count} is not 1 to {MAX_LINKS}")
                 v = numbers.get(target)
-                if v is not None and v != u:
+                if v == u:
+                    hidden[u] = link
+                elif v is not None:
                     links[u, v] = min(links.get((u, v), 0) + count, MAX_LINKS)
                 elif link.get("tclass").startswith(SWITCH_CLASS) or target == UNKNOWN_TARGET:
                     to_switch[u] = min(to_switch[u] + count, MAX_LINKS)
+                elif target in nics:
+                    self.near[u, target] = min(count, MAX_LINKS)
+                elif link.get("tclass").startswith(CPU_CLASS):
+                    to_cpu += 1
                 else:
                     lost += 1
+        self._join_hidden(hidden, links)
         if links:
             pairs = len({(min(pair), max(pair)) for pair in links})
             self.read.append(f"{sum(links.values())} links each way between {pairs} pairs of GPUs")
         if any(to_switch):
             self.read.append(f"{max(to_switch)} links of a GPU into a switch")
+        if self.near:
+            self.read.append(f"{counted(len(self.near), 'NIC')} on links of their GPUs")
+        if to_cpu:
+            self.assumed.append(f"{to_cpu} links lead to CPUs, and carry what PCI Express would")
         if lost:
-            self.assumed.append(f"{lost} links lead to no GPU of the file: left out")
+            self.assumed.append(f"{lost} links lead to nothing of the file: left out")
         return links, to_switch
+
+    def _join_hidden(self, hidden: dict[int, Element], links: dict[tuple[int, int], int]) -> None:
+        """Adds links whose other end a virtual machine hides, which lead from a GPU to itself, as
+        the user says that they join GPUs. Raises UserError E541 where nobody does."""
+        if not hidden:
+            return
+        first = next(iter(hidden))
+        if self.pairs is None:
+            help = "--links 0-1,2-3 says which GPUs they join, --links none leaves them out"
+            raise hidden[first].wrong(f"links of GPU {first} lead to itself", help)
+        joined = [gpu for pair in self.pairs for gpu in pair]
+        if wrong := [gpu for gpu in joined if gpu not in hidden]:
+            raise fail("E541", f"{self.source.name}: GPU {wrong[0]} has no links to itself")
+        for pair in self.pairs:
+            for u, v in (pair, pair[::-1]):
+                links[u, v] = max(1, hidden[u].number("count", 1) // joined.count(u))
+        if self.pairs:
+            self.assumed.append("links that lead to their own GPU join pairs, as --links says")
+        else:
+            self.assumed.append("links that lead to their own GPU are left out (--links none)")
 
     def _buses(self) -> Iterator[Bus]:
         """Yields the links of the PCI tree above one or several GPUs, and those between CPUs."""
@@ -227,12 +286,20 @@ class _Host:
         found = []
         for i, place in enumerate(self.nets):
             pci, above = place.pci, {id(e) for e in place.path}
-            depth = tuple(sum(id(e) in above for e in gpu.path) for gpu in self.gpus)
             bus = self.pcie(pci) if pci.name == "pci" else None
-            name = place.own.get("name")
-            kind = identify.network_of(name, pci.get("class"), pci.get("vendor"))
+            card = pci.get("busid").lower()
+            linked = {gpu: n for (gpu, target), n in self.near.items() if target == card}
+            depth = tuple(
+                MAX_DEPTH + 1 if u in linked else sum(id(e) in above for e in gpu.path)
+                for u, gpu in enumerate(self.gpus)
+            )
+            if linked:
+                bus = max(bus or 0.0, sum(linked.values()) * link_rate(self.device))
+            name, direct = place.own.get("name"), place.own.get("gdr") == "1"
+            kind = identify.network_of(name, pci.get("class"), pci.get("vendor"), direct=direct)
             port = (name or _bus(place), place.own.get("port"))
-            found.append(FoundNic(i, name, port, kind, place.own.number("speed", 0), bus, depth))
+            speed = place.own.number("speed", 0)
+            found.append(FoundNic(i, name, port, kind, speed, bus, depth, card))
         return found
 
 

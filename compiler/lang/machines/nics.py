@@ -19,8 +19,9 @@ SLOW = 0.1  # of the fastest NIC: slower ones carry no collective
 
 @dataclass(frozen=True, slots=True)
 class FoundNic:
-    """One NIC. port: distinguishes it from all others; speed: Mb/s, 0 if unknown; bus: GB/s of its
-    PCI Express; depth: for each GPU, the length of their common path from the top of the tree."""
+    """One NIC, or port of a NIC. port: distinguishes it from all others; speed: Mb/s, 0 if unknown;
+    bus: GB/s of its PCI Express, which all ports of one `card` share; depth: for each GPU, the
+    length of their common path from the top of the tree."""
 
     number: int
     name: str
@@ -29,6 +30,7 @@ class FoundNic:
     speed: int
     bus: float | None
     depth: tuple[int, ...]
+    card: str = ""
 
 
 def nics_and_network(
@@ -51,7 +53,7 @@ def nics_and_network(
     net = identify.for_generation(network or most_common(kept), device)
     if any(nic.speed > FASTEST for nic in kept):
         assumed.append("speeds of NICs above 10 Tb/s are in kb/s")
-    rates = {nic.number: _rate(nic, net, device) for nic in kept}
+    rates = _rates(kept, net, device, assumed)
     near = _nearest(kept)
     read.append(f"{counted(len(kept), 'NIC')} of {net.name}{_named(kept)}")
     if not all(nic.speed for nic in kept):
@@ -90,6 +92,24 @@ def _named(nics: Sequence[FoundNic]) -> str:
     names = sorted(nic.name[:MOST_LETTERS] for nic in nics if nic.name)
     rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f": {', '.join(names[:MOST_NAMES])}{rest}" if names else ""
+
+
+def _rates(
+    kept: Sequence[FoundNic], net: Hardware, device: Hardware, assumed: list[str]
+) -> dict[int, float]:
+    """Returns the GB/s that arrive over each NIC, by number: ports of one card have no more
+    together than its PCI Express."""
+    rates = {nic.number: _rate(nic, net, device) for nic in kept}
+    cards: dict[str, list[FoundNic]] = {}
+    for nic in kept:
+        if nic.card and nic.bus is not None:
+            cards.setdefault(nic.card, []).append(nic)
+    for ports in cards.values():
+        total, bus = sum(rates[nic.number] for nic in ports), ports[0].bus or 0.0
+        if len(ports) > 1 and total > bus:
+            rates |= {nic.number: rates[nic.number] * bus / total for nic in ports}
+            assumed.append(f"ports of one NIC share its {bus:g} GB/s of PCI Express{_named(ports)}")
+    return rates
 
 
 def _rate(nic: FoundNic, net: Hardware, device: Hardware) -> float:

@@ -203,6 +203,82 @@ def test_nics_that_carry_nothing(read: Read) -> None:
     assert "far slower than the others carry nothing: eth1" in made.text
 
 
+def test_vendors_of_nics_are_their_networks(read: Read) -> None:
+    """HPE's Cassini is Slingshot whatever it is called; what GPUs reach by RDMA is no socket."""
+    for vendor, gdr, said in (
+        ("0x17db", 1, "Slingshot"),
+        ("0x15b3", 0, "RoCE"),
+        ("0x8086", 1, "RoCE"),
+        ("0x8086", 0, "Ethernet"),
+    ):
+        one = nic(0, name="net", cls="0x020000").replace('gdr="1"', f'gdr="{gdr}"')
+        one = one.replace('class="0x020000"', f'class="0x020000" vendor="{vendor}"')
+        network = read(system(gpu(0) + gpu(1) + one), nodes=2).topology.networks[0].name
+        assert network.startswith(said)
+
+
+def test_ports_of_one_nic_share_its_bus(read: Read) -> None:
+    """100 and 200 Gb/s on 16 lanes of 16 GT/s, which carry 24 GB/s, as RCCL has it."""
+    ports = [NET.format(name=f"mlx5_{i}", dev=i, speed=100000 * (i + 1)) for i in range(2)]
+    card = f'<pci busid="0000:90:00.0" class="0x020700" {X16}>{"".join(ports)}</pci>'
+    made = read(system(gpu(0) + gpu(1) + card))
+    assert "ports of one NIC share its 24 GB/s" in made.text
+    assert sorted(nic.rate * nic.count for nic in made.machines[0].nics) == pytest.approx([8, 16])
+    apart = read(system(gpu(0) + gpu(1) + nic(0, 100000) + nic(1)))
+    assert sorted(nic.rate for nic in apart.machines[0].nics) == pytest.approx([11.75, 23.5])
+
+
+def hidden(count: int = 4) -> str:
+    """Makes GPUs whose NVLinks lead to themselves, as Azure's NC96ads_A100_v4 shows them."""
+    own = '<nvlink target="0000:{:02x}:01.0" count="12" tclass="0x030200"/>'
+    return system("".join(gpu(i, own.format(i), gcn="", sm=80) for i in range(count)))
+
+
+def test_links_whose_other_end_is_hidden_are_asked_for(read: Read) -> None:
+    with pytest.raises(UserError, match="links of GPU 0 lead to itself") as error:
+        read(hidden())
+    assert error.value.problem.code == "E541" and "--links 0-1,2-3" in str(error.value.problem.help)
+    pairs = read(hidden(), links="0-1,2-3")
+    assert (
+        rate(pairs.topology, 0, 1) == pytest.approx(235, rel=1e-4)
+        and "as --links says" in pairs.text
+    )
+    assert rate(pairs.topology, 1, 2) == pytest.approx(24)
+    assert rate(read(hidden(), links="none").topology, 0, 1) == pytest.approx(24)
+    square = read(hidden(), links="0-1,1-2,2-3,3-0").topology
+    assert rate(square, 0, 1) == rate(square, 3, 0) == pytest.approx(235 / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("links", "code"), [("0-9", "E541"), ("0-0", "E410"), ("all", "E410"), ("", "E410")]
+)
+def test_what_joins_nothing_is_refused(read: Read, links: str, code: str) -> None:
+    with pytest.raises(UserError) as error:
+        read(hidden(), links=links)
+    assert error.value.problem.code == code
+
+
+def test_no_gpu_is_guessed_by_pcie_that_its_cpu_does_not_have(read: Read) -> None:
+    """As Azure's NDv2: eight V100 at 16 GT/s, it says, below a Skylake that has 8."""
+    skylake = AZURE.replace(AMD, 'vendor="GenuineIntel" familyid="6" modelid="85"')
+    with pytest.raises(UserError, match="more than the CPU above them has") as error:
+        read(skylake)
+    assert error.value.problem.code == "E542" and "--device" in str(error.value.problem.help)
+    assert read(skylake, device="V100").topology.devices[0].name == "V100"
+    assert read(skylake.replace("16 GT/s", "8 GT/s")).topology.devices[0].name == "V100"
+
+
+def test_nvlink_to_a_nic_is_its_bus(read: Read) -> None:
+    """Of two NICs on one PCIe switch each is the GPU's that links lead to it from, and faster."""
+    to = '<nvlink target="0000:9{}:00.0" count="2" tclass="0x020700"/>'
+    slow = X16.replace('link_width="16"', 'link_width="4"')
+    gpus = "".join(gpu(i, to.format(1 - i), gcn="", sm=80) for i in range(2))
+    made = read(system(gpus + nic(0, 100000).replace(X16, slow) + nic(1).replace(X16, slow)))
+    assert "2 NICs on links of their GPUs" in made.text
+    assert [nic.gpus for nic in made.machines[0].nics] == [(0,), (1,)]
+    assert [nic.rate for nic in made.machines[0].nics] == pytest.approx([23.5, 11.75])
+
+
 def test_nodes_of_several_files(read: Read) -> None:
     t = read(irregular(), AZURE).topology
     assert t.n_nodes == 2 and [d.name for d in t.devices] == ["MI100", "A100"]

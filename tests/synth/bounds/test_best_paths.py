@@ -91,6 +91,7 @@ def meets_at_nics(t: Topology) -> bool:
     return t.n_nodes > 1
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies)
 def test_as_over_all_routes(t: Topology) -> None:
