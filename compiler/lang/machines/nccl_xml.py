@@ -184,10 +184,12 @@ class _Host:
             raise fail("E542", message, help="--device V100 says it")
 
     def _silent(self) -> bool:
-        """Tells whether the description leaves links for NCCL to find, as vendors' files do."""
+        """Tells whether the description leaves links for NCCL to find, as vendors' files do, and
+        the user said nothing of them."""
         card = self.gpus[0].pci.get("device").lower() in identify.CARDS
         return (
-            self.device.word("link") != "pcie"
+            self.pairs is None
+            and self.device.word("link") != "pcie"
             and not card
             and (self.gpus[0].own.name == "pci" or self.device.word("vendor") == "nvidia")
         )
