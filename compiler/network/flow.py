@@ -402,11 +402,11 @@ def vertex_colours(net: FlowNetwork, marked: I8 | None = None) -> I8:
 
 
 def arc_colours(net: FlowNetwork) -> tuple[I8, I8]:
-    """Returns colours of vertices, i8[vertices], and of arcs, i8[m], that also tell apart what the
-    other ranks tell apart: a link from those of its neighbours that are of one colour.
+    """Returns colours of vertices, i8[vertices], and of arcs, i8[m], as finer refinement has them.
 
-    With each of up to `MARKED` ranks marked in turn; for more only by `vertex_colours`. O(ranks ·
-    arcs · rounds).
+    Two links between ranks of one colour may differ for a third rank. So each of up to `MARKED`
+    ranks is marked in turn; with more ranks colours are those of `vertex_colours`. O(ranks · arcs ·
+    rounds).
     """
     base = _refined(net, None)
     vertex, arc = base.copy(), np.zeros(len(net.tail), np.uint64)

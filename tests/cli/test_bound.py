@@ -56,7 +56,7 @@ def test_paths_may_be_slower_than_every_cut(hccc: Hccc, tmp_path: Path) -> None:
     site.write_text(f"define node1 = 5\ndefine bandwidth = {{direct => [{both}]}}\n")
     out = hccc("bound", site, "--collective", "alltoall")[1]
     assert "over paths     algbw 21.43 GB/s, 85.7 % of that, at most" in out
-    assert "limited by     links" in out and "as sizes grow  algbw 25 GB/s" in out
+    assert "limited by     links" in out and "as sizes grow  algbw 25.00 GB/s" in out
     assert "over paths (links)" in hccc("bound", site)[1]
 
 

@@ -55,7 +55,7 @@ class BestPaths:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Arcs:
+class _RoutedArcs:
     """Arcs, of which each takes of several resources, and their kinds.
 
     tail, head: i8[m] vertices; kind: i8[m] equal for arcs that take of the same kinds of
@@ -94,7 +94,7 @@ def best_paths(
     arcs = _arcs(t, net, kinds)
     if op is OpType.SCATTER:
         arcs = replace(arcs, tail=arcs.head, head=arcs.tail)
-    program = _Program(net.ranks, arcs, bound)
+    program = _PathProgram(net.ranks, arcs, bound)
     for target, times in zip(first.tolist(), count.tolist(), strict=True):
         own = (np.arange(net.ranks) == target).astype(np.int64)
         program.add(vertex_colours(net, own), target, times)
@@ -110,7 +110,7 @@ def _marked(net: FlowNetwork, root: int) -> I8:
     return np.unique(ends, axis=1, return_inverse=True)[1].ravel()
 
 
-def _arcs(t: Topology, net: FlowNetwork, of: I8) -> _Arcs:
+def _arcs(t: Topology, net: FlowNetwork, of: I8) -> _RoutedArcs:
     """Lists the arcs, with pairs in place of the chains of SWITCH groups. of: i8[m] the colour of
     each arc of the network."""
     capacity = np.where(np.isfinite(net.capacity), net.capacity, -1.0)
@@ -132,7 +132,7 @@ def _arcs(t: Topology, net: FlowNetwork, of: I8) -> _Arcs:
     tail = np.concatenate([net.tail[kept], src]).astype(np.int64)
     head = np.concatenate([net.head[kept], dst]).astype(np.int64)
     every = np.bincount(kinds, capacity[held])
-    return _Arcs(
+    return _RoutedArcs(
         tail, head, _alike(arc, kinds[use], len(tail)), arc, kinds[use], number, kinds, every
     )
 
@@ -148,11 +148,11 @@ def _alike(arc: I8, kind: I8, arcs: int) -> I8:
     return np.unique(table, axis=0, return_inverse=True)[1].ravel()
 
 
-class _Program:
+class _PathProgram:
     """The linear program. Columns: λ over the bound, then what the flows to each destination take
     of each kind of arcs, all arcs of a kind together."""
 
-    def __init__(self, ranks: int, arcs: _Arcs, unit: float) -> None:
+    def __init__(self, ranks: int, arcs: _RoutedArcs, unit: float) -> None:
         self.ranks, self.arcs, self.unit = ranks, arcs, unit
         self.columns = 1
         self.equal = Rows()

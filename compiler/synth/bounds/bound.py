@@ -180,7 +180,7 @@ class Bound:
 
     @property
     def reason(self) -> str:
-        """What binds, and of what kind it is, for people: `into node1 (NICs)`."""
+        """The limit and its kind, for people: `into node1 (NICs)`."""
         kinds = "" if self.binding == self.limited_by else f" ({self.limited_by})"
         return f"{self.binding}{kinds}"
 
@@ -277,7 +277,7 @@ def _cut(t: Topology, net: FlowNetwork, inside: B1, share: float, out: bool) -> 
 def _made(
     t: Topology, name: str, parts: list[I8], share: float, capacity: float, numbers: I8
 ) -> Cut:
-    """Makes a Cut. numbers: of what crosses it, -1 for what has none."""
+    """Makes a Cut. numbers: of the resources that cross it, -1 for an arc without one."""
     crossing = frozen(np.unique(numbers[numbers >= 0]), np.int64)
     kinds = leading_kinds(t, crossing, Router(t).capacities(crossing))
     return Cut(name, tuple(tuple(p.tolist()) for p in parts), share, capacity, crossing, kinds)
