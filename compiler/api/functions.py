@@ -275,6 +275,7 @@ def bound(
     size: int | str = DEFAULT_SIZE,
     *,
     root: int = 0,
+    max_sms: int | None = None,
 ) -> Bounds:
     """Says what no schedule of a collective can beat on a cluster, for a call of `size` bytes.
 
@@ -282,6 +283,7 @@ def bound(
         cluster: a Topology, or its file.
         collectives: `"allgather"`, or several; None for all but SendRecv.
         root: of rooted collectives.
+        max_sms: thread blocks of a rank; None for as many as `synthesize` takes at most.
 
     Raises:
         UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
@@ -294,7 +296,9 @@ def bound(
     assert where is not None  # a cluster was given
     named = [collectives] if isinstance(collectives, str) else collectives
     ops = bounds.ALL if named is None else tuple(map(collective_named, named))
-    return bounds.bounds(where, where.name or "the cluster", size, ops, root)
+    if max_sms is not None:
+        max_sms = check_integer("max_sms", max_sms, 1, None)
+    return bounds.bounds(where, where.name or "the cluster", size, ops, root, max_sms)
 
 
 @python_words

@@ -30,6 +30,11 @@ from hccc.ir.op_type import NAMES as COLLECTIVES
 )
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
+@click.option(
+    "--max-sms",
+    type=click.IntRange(1),
+    help="Thread blocks of a rank; where left out as many as `synth` takes at most.",
+)
 @faults_options
 @json_option
 def bound(
@@ -37,6 +42,7 @@ def bound(
     collectives: tuple[str, ...] | None,
     size: int,
     root: int,
+    max_sms: int | None,
     failed: tuple[str, ...],
     degraded: tuple[str, ...],
     as_json: bool,
@@ -47,7 +53,8 @@ def bound(
     time in which what must cross a cut can cross it. `over trees` is the best rate there is: of an
     Allgather and a Reducescatter, of all schedules; of an Allreduce, of those that reduce each byte
     to a root, whichever, and broadcast it from there. `over paths` is the best rate of an Alltoall,
-    a Gather and a Scatter, of all schedules: cuts that bind together are in it.
+    a Gather and a Scatter, of all schedules: cuts that bind together are in it. Where so many
+    thread blocks a rank (`--max-sms`) take longer to copy what there is to copy, that limits.
     """
     from hccc.api import functions as api
     from hccc.driver.inputs import load_cluster
@@ -55,7 +62,7 @@ def bound(
     with progress():
         tell("Looking for the narrowest cut")
         site = load_cluster(cluster, failed, degraded)
-        found = api.bound(site, collectives, size, root=root)
+        found = api.bound(site, collectives, size, root=root, max_sms=max_sms)
     if as_json:
         report.as_json(found.facts())
     else:

@@ -10,6 +10,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
 from hccc.base.shown import brief, preformatted
 from hccc.driver.facts import Facts
+from hccc.driver.tune.setting import most_blocks
 from hccc.ir import text as words
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.text import microseconds as us
@@ -17,6 +18,7 @@ from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
 from hccc.network.summary import devices
 from hccc.synth.bounds.best_paths import BestPaths
+from hccc.synth.bounds.block_bound import THREAD_BLOCKS, block_bound
 from hccc.synth.bounds.bound import Bound, Cut, rational
 from hccc.synth.bounds.certificate import tightened
 from hccc.synth.bounds.rooted_trees import RootedTrees
@@ -40,12 +42,19 @@ UNITS = ("", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)", "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """The lower bound of one collective; and the best over trees or paths, None if there is none or
-    it was not computed."""
+    """The lower bound of one collective; the best over trees or paths, None if there is none or it
+    was not computed; and the µs that `blocks` thread blocks a rank take at least."""
 
     collective: Collective
     bound: Bound
     best: RootedTrees | BestPaths | None
+    blocks: int
+    block_time: float
+
+    @property
+    def limited_by(self) -> str:
+        """`thread blocks` where they take longer than the network; else what limits that."""
+        return THREAD_BLOCKS if self.block_time > self.bound.time else self.bound.limited_by
 
     def facts(self, t: Topology) -> Facts:
         """Returns all figures, for JSON."""
@@ -60,7 +69,8 @@ class Bounded:
             "algbw": b.algbw,
             "busbw": b.algbw * factor,
             "binding": b.binding,
-            "limited_by": b.limited_by,
+            "limited_by": self.limited_by,
+            "thread_blocks": {"count": self.blocks, "time": self.block_time},
             "latency": b.latency,
             "head": b.head,
             "bandwidth": b.bandwidth,
@@ -90,7 +100,9 @@ class Bounded:
         )
         yield f"{c.op.value}{root} of {words.size(b.size)}: no schedule beats"
         yield f"  time           {us(b.time)} µs{rates}"
-        yield f"  limited by     {b.limited_by}"
+        yield f"  limited by     {self.limited_by}"
+        if self.block_time:
+            yield f"  thread blocks  {us(self.block_time)} µs: {self.blocks} a rank"
         yield f"  latency        {us(b.latency)} µs to the farthest rank"
         if cut is None:
             return
@@ -120,6 +132,8 @@ class Bounded:
         busbw = b.algbw * self.collective.bus_factor()
         rates = (f"{b.algbw:.2f}", f"{busbw:.2f}") if b.time else ("", "")
         name = "" if cut is None else b.reason
+        if self.limited_by == THREAD_BLOCKS:
+            name = f"{self.blocks} thread blocks a rank: {us(self.block_time)} us"
         return (
             self.collective.op.value,
             us(b.time),
@@ -176,22 +190,31 @@ class Bounds:
 
 @interruptible
 def bounds(
-    t: Topology, cluster: str, size: int, ops: Sequence[OpType] = ALL, root: int = 0
+    t: Topology,
+    cluster: str,
+    size: int,
+    ops: Sequence[OpType] = ALL,
+    root: int = 0,
+    max_sms: int | None = None,
 ) -> Bounds:
     """Computes lower bounds of these collectives, for calls of `size` bytes as nccl-tests counts.
+
+    max_sms: thread blocks of a rank, those that a compiled program may have where left out.
 
     Raises:
         UserError: E410 there is no such root.
     """
     if not 0 <= root < len(t):
         raise fail("E410", f"root {root} is no rank of {cluster}", help=f"0 to {len(t) - 1}")
-    return Bounds(t, cluster, tuple(_bounded(t, op, size, root) for op in ops))
+    blocks = max_sms or most_blocks(t)
+    return Bounds(t, cluster, tuple(_bounded(t, op, size, root, blocks) for op in ops))
 
 
-def _bounded(t: Topology, op: OpType, size: int, root: int) -> Bounded:
+def _bounded(t: Topology, op: OpType, size: int, root: int, blocks: int) -> Bounded:
     collective = Collective(op, len(t), block_count(op, len(t)), root if op in ROOTED else 0)
     found, best = tightened(t, op, collective.root)
-    return Bounded(collective, found.at(size), best)
+    took = block_bound(t, op, collective.root, size, blocks)
+    return Bounded(collective, found.at(size), best, blocks, took)
 
 
 def _share(cut: Cut) -> str:

@@ -16,6 +16,7 @@ from hccc.ir.text import microseconds as us
 from hccc.ir.text import size as size_text
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
+from hccc.synth.bounds.block_bound import THREAD_BLOCKS
 from hccc.synth.bounds.bound import Bound
 from hccc.synth.candidates import Candidate
 from hccc.synth.cegis.programs import SolvedProgram
@@ -26,16 +27,24 @@ LONGEST = 48  # characters of a method's name as a part of other names
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeResult:
     """The candidates for calls of one size. size: bytes; weighed: by simulated time, then by
-    estimate; bound: what no schedule beats."""
+    estimate; bound: what no schedule beats; blocks: thread blocks that a rank may have, and
+    block_time: µs that these take at least."""
 
     size: int
     weighed: tuple[Candidate, ...]
     bound: Bound
+    blocks: int
+    block_time: float
 
     @property
     def best(self) -> Candidate:
         """The candidate of least simulated time."""
         return self.weighed[0]
+
+    @property
+    def limited_by(self) -> str:
+        """`thread blocks` where they take longer than the network; else what limits that."""
+        return THREAD_BLOCKS if self.block_time > self.bound.time else self.bound.limited_by
 
     def share(self, candidate: Candidate | None = None) -> float:
         """Returns the bound over a candidate's time, 0 to 1; the best one's where left out."""
@@ -51,7 +60,7 @@ class SizeResult:
             "bound": self.bound.time,
             "share": self.share(chosen),
             "binding": self.bound.binding,
-            "limited_by": self.bound.limited_by,
+            "limited_by": self.limited_by,
             "weighed": [candidate.facts() for candidate in self.weighed],
         }
 
@@ -264,6 +273,9 @@ class Synthesis(SizesSynthesis):
         yield f"  chosen       {self.best.name}: {how}"
         yield f"  simulated    {us(time)} µs, algbw {algbw:,.2f} GB/s, compiled for this size alone"
         yield f"  lower bound  {us(bound.time)} µs, {self.share():.1%} of it: {bound.reason}"
+        if self.at[0].limited_by == THREAD_BLOCKS:
+            least = us(self.at[0].block_time)
+            yield f"  limited by   {self.at[0].blocks} thread blocks a rank, which take {least} µs"
         yield f"  seconds      {self.seconds:.2f}"
         width = max(len(candidate.name) for candidate in self.weighed)
         yield f"  weighed{'':<{max(0, width - 5)}}{'simulated':>14}{'estimate':>14}  (us)"

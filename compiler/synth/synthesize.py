@@ -25,12 +25,14 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.driver.structures import MOST_TRIED
 from hccc.driver.tune import choose
+from hccc.driver.tune.setting import most_blocks
 from hccc.driver.tune.sizes import parsed
 from hccc.driver.tune.tune import spread
 from hccc.ir.arrays import I8
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.passes.verify import verify
+from hccc.synth.bounds.block_bound import block_bound
 from hccc.synth.bounds.estimate import estimate
 from hccc.synth.candidates import (
     ENOUGH,
@@ -94,7 +96,8 @@ def synthesize(
                 return
 
     done, stopped = anytime(simulate, _any_time)
-    at = _results(r, [size], [found], [listed], done, stopped)
+    blocks = how.max_sms or most_blocks(t)
+    at = _results(r, blocks, [size], [found], [listed], done, stopped)
     best = at[0].best
     assert best.program is not None
     chosen = ChosenProgram(best.name, best.program, ((size, size),))
@@ -146,7 +149,8 @@ def synthesize_sizes(
             done.append((candidate.name, _simulated(candidate, t, at_sizes, how)))
 
     done, stopped = anytime(simulate, _any_time)
-    at = _results(r, each, estimated, listed, done, stopped)
+    blocks = how.max_sms or most_blocks(t)
+    at = _results(r, blocks, each, estimated, listed, done, stopped)
     chosen, choice = _chosen(at, how.plans)
     took, stopped = time.perf_counter() - begin, stopped or given_up(found)
     return SizesSynthesis(t, seed, at, chosen, choice, took, stopped)
@@ -191,13 +195,15 @@ def _any_time(done: Sequence[_Simulated]) -> bool:
 
 def _results(
     r: SynthRequest,
+    blocks: int,
     sizes: Sequence[int],
     found: Sequence[Sequence[Candidate]],
     listed: Sequence[Sequence[Candidate]],
     done: Sequence[_Simulated],
     stopped: bool,
 ) -> tuple[SizeResult, ...]:
-    """Returns the candidates of every size in order. found, listed: all, and those to simulate.
+    """Returns the candidates of every size in order. blocks: thread blocks of a rank at most;
+    found, listed: all, and those to simulate.
 
     Raises:
         UserError: E451 none has a time.
@@ -208,7 +214,8 @@ def _results(
         timed = {name: replace(at[size], estimate=guess[name]) for name, at in done if size in at}
         bound = r.limits.at(size)
         order = in_order(all_of_them, short, timed, bound.time, stopped)
-        results.append(SizeResult(size, tuple(order), bound))
+        least = block_bound(r.topology, r.op, r.root, size, blocks)
+        results.append(SizeResult(size, tuple(order), bound, blocks, least))
     if not _any_time(done):
         raise none_serves(r.op, results[0].weighed)
     return tuple(results)

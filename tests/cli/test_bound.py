@@ -60,6 +60,18 @@ def test_paths_may_be_slower_than_every_cut(hccc: Hccc, tmp_path: Path) -> None:
     assert "over paths (links)" in hccc("bound", site)[1]
 
 
+def test_thread_blocks_limit_where_they_are_few(hccc: Hccc) -> None:
+    """8 blocks of 41 GB/s copy less than NVLink carries; 16 copy more."""
+    given = ("bound", "dgx-h100", "--collective", "alltoall", "-b", "1G", "--json", "--max-sms")
+    few, more = (json.loads(hccc(*given, count)[1])["bounds"][0] for count in (8, 16))
+    assert (few["limited_by"], more["limited_by"]) == ("thread blocks", "ports")
+    assert few["time"] == more["time"] < few["thread_blocks"]["time"]
+    assert few["thread_blocks"]["time"] == pytest.approx(2 * more["thread_blocks"]["time"])
+    said = hccc(*given[:4], "-b", "1G", "--max-sms", 8)[1]
+    assert "limited by     thread blocks" in said and "µs: 8 a rank" in said
+    assert "8 thread blocks a rank: " in hccc("bound", "dgx-h100", "-b", "1G", "--max-sms", 8)[1]
+
+
 def test_all_eight_as_a_table(hccc: Hccc) -> None:
     code, out, _ = hccc("bound", "heteccl-h20-4x2+8")
     rows = [line.split()[0].lower() for line in out.splitlines()[4:]]

@@ -26,6 +26,7 @@ from hccc.network.routes import routes
 from hccc.sim.costs import LL, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
+from hccc.synth.bounds.block_bound import block_bound
 from hccc.synth.bounds.bound import Bound, Cut, Limits, bound, limits
 from hccc.testing import cluster_texts, correct_programs
 from hccc.testing.clusters import cluster as cluster_of
@@ -313,6 +314,8 @@ def test_no_run_is_below_the_bound(
     run = simulate(machine, request)
     least = bound(t, plan.collective, run.size, costs).time
     assert run.time >= least * (1 - 1e-6)
+    took = block_bound(t, op, root, run.size, plan.blocks_per_rank)
+    assert run.time >= took * (1 - 1e-6)
 
 
 # Of 1,024 GPUs, each with 180 GB/s of NVLink and a NIC of 50: missing data come in over both;
