@@ -117,7 +117,9 @@ def _arcs(t: Topology, net: FlowNetwork, of: I8) -> _RoutedArcs:
     held = np.flatnonzero(capacity >= 0)
     number, row = net.resource[held], np.full(len(net.tail), -1)
     row[held] = np.arange(len(held))
-    kept, src, dst = np.ones(len(net.tail), np.bool_), np.zeros(0), np.zeros(0)
+    kept = np.ones(len(net.tail), np.bool_)
+    src: I8 = np.zeros(0, np.int64)
+    dst: I8 = np.zeros(0, np.int64)
     arc, use = held, row[held]
     if t.n_switches and lists_switch_pairs(t):
         src, dst, uses = switch_pairs(t)
@@ -131,7 +133,7 @@ def _arcs(t: Topology, net: FlowNetwork, of: I8) -> _RoutedArcs:
     kinds = np.unique(of[held], return_inverse=True)[1].ravel()
     tail = np.concatenate([net.tail[kept], src]).astype(np.int64)
     head = np.concatenate([net.head[kept], dst]).astype(np.int64)
-    every = np.bincount(kinds, capacity[held])
+    every: F8 = np.bincount(kinds, capacity[held]).astype(np.float64)
     return _RoutedArcs(
         tail, head, _alike(arc, kinds[use], len(tail)), arc, kinds[use], number, kinds, every
     )
@@ -189,8 +191,8 @@ class _PathProgram:
     def solve(self) -> BestPaths | None:
         """Returns the largest λ and what binds; None where the solver fails."""
         arcs, most = self.arcs, Rows()
-        rows = (np.concatenate(x) for x in (self.held, self.taken, self.times))
-        most.add(*rows, arcs.capacity / self.unit)
+        held, taken = np.concatenate(self.held), np.concatenate(self.taken)
+        most.add(held, taken, np.concatenate(self.times), arcs.capacity / self.unit)
         gain = np.zeros(self.columns)
         gain[0] = -1.0
         found = linprog(

@@ -53,7 +53,7 @@ Ranks that colour refinement cannot tell apart are taken for each other when cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -275,7 +275,7 @@ def _cut(t: Topology, net: FlowNetwork, inside: B1, share: float, out: bool) -> 
 
 
 def _made(
-    t: Topology, name: str, parts: list[I8], share: float, capacity: float, numbers: I8
+    t: Topology, name: str, parts: Sequence[I8], share: float, capacity: float, numbers: I8
 ) -> Cut:
     """Makes a Cut. numbers: of the resources that cross it, -1 for an arc without one."""
     crossing = frozen(np.unique(numbers[numbers >= 0]), np.int64)
