@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hccc.analysis.connections import connections
-from hccc.analysis.estimate import estimate, link_time
+from hccc.analysis.estimate import estimate, least_traffic, link_time
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
@@ -90,3 +90,11 @@ def test_without_a_cluster_one_chunk_transfer_takes_one() -> None:
     p = lowered(COPY)
     found = estimate(p, connections(p).of, 1)
     assert found.makespan == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("block", [1e3, 100.0])
+def test_memory_traffic_is_saved_where_that_costs_no_time(block: float) -> None:
+    """One slow block moves to three peers what three blocks would."""
+    plain = primitives(mesh_allreduce(4), cluster(4, block=block))
+    fused = fuse(plain, "full")
+    assert least_traffic([plain, fused]) is (fused if block == 1e3 else plain)
