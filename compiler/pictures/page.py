@@ -309,7 +309,8 @@ class Subject:
         note += " ".join(f"No curve of {who}: {why}." for who, why in beside.missing.items())
         head = ("size", "time", *([name] if library else []), "lower bound", "algbw GB/s")
         head += "busbw GB/s", "micro-batches", "links used", "blocks busy"
-        cells = [_row(run, [library[run.size]] * bool(library), bounds[run.size]) for run in runs]
+        others = [library, bounds] if library else [bounds]
+        cells = [_row(run, [each[run.size] for each in others]) for run in runs]
         tables = [PageTable("Over sizes", head, cells, note.strip()), *_use(self.run())]
         chart = bandwidth(curves, c.bus_factor(), self.compiled.plan.name)
         return [chart], tables
@@ -404,10 +405,10 @@ def _plans(catalogue: Catalogue) -> list[PageTable]:
     return [PageTable("Plans by size", head, cells, note)]
 
 
-def _row(run: Run, library: Sequence[float], bound: float) -> tuple[str, ...]:
+def _row(run: Run, others: Sequence[float]) -> tuple[str, ...]:
     return (
         words.size(run.size),
-        *(words.time(us) for us in (run.time, *library, bound)),
+        *(words.time(us) for us in (run.time, *others)),
         words.number(run.algbw),
         words.number(run.busbw),
         f"{run.batches:,}",
