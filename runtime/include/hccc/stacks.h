@@ -36,10 +36,10 @@ struct hccc_arena_list {
 
 static hccc_arena_list hccc_free_arenas;
 
-static inline long hccc_page() {
-  static const long bytes = sysconf(_SC_PAGESIZE);
-  return bytes;
-}
+// Not in a function, whose guard would need a C++ library.
+static const long hccc_page_bytes = sysconf(_SC_PAGESIZE);
+
+static inline long hccc_page() { return hccc_page_bytes; }
 
 static inline long hccc_fiber_room(int n) {
   return hccc_round_up(n * long(sizeof(hccc_fiber)), hccc_page());
