@@ -2,10 +2,12 @@
 
     with listening(print):
         ...                          # anywhere below:
-        tell("Scheduling")           # a step of the request begins
+        tell("Simulating")           # a step of the request begins
+        far(3, 12)                   # how much of it is done
         with quiet():                # its own steps are not reported,
             tell("Lowering")
-            note("Compiling loops, once")  # but work that takes seconds is
+            with once("Building engine.cpp"):  # but work of the first time is
+                ...
 
 The listener is a context variable, which `interruptible` copies to the thread that computes.
 """
@@ -24,55 +26,108 @@ R = TypeVar("R")
 OnPhase = Callable[[str], None]
 
 
-def _nobody(phase: str) -> None:
-    pass
+class Listener:
+    """Hears of work. Threads may call it at once."""
+
+    def phase(self, name: str) -> None:
+        """Hears that a phase begins."""
+
+    def far(self, done: int, of: int) -> None:
+        """Hears how much of the present phase is done."""
+
+    def begin_once(self, what: str) -> None:
+        """Hears that work begins, in any phase, that later calls find done."""
+
+    def end_once(self, what: str) -> None:
+        """Hears that it has ended."""
 
 
-_phases: ContextVar[OnPhase] = ContextVar("phases", default=_nobody)
-_notes: ContextVar[OnPhase] = ContextVar("notes", default=_nobody)
+class _Called(Listener):
+    """Calls a function with phases, and with work of the first time."""
+
+    def __init__(self, on_phase: OnPhase) -> None:
+        self._on_phase = on_phase
+
+    def phase(self, name: str) -> None:
+        self._on_phase(name)
+
+    def begin_once(self, what: str) -> None:
+        self._on_phase(f"{what}, once")
+
+
+class _Quiet(Listener):
+    """Passes on only what happens once."""
+
+    def __init__(self, outside: Listener) -> None:
+        self._outside = outside
+
+    def begin_once(self, what: str) -> None:
+        self._outside.begin_once(what)
+
+    def end_once(self, what: str) -> None:
+        self._outside.end_once(what)
+
+
+_NOBODY = Listener()
+_listener: ContextVar[Listener] = ContextVar("listener", default=_NOBODY)
 
 
 def tell(phase: str) -> None:
     """Reports that a phase begins."""
-    _phases.get()(phase)
+    _listener.get().phase(phase)
 
 
-def note(text: str) -> None:
-    """Reports work that happens only once and takes seconds, in any phase."""
-    _notes.get()(text)
+def far(done: int, of: int) -> None:
+    """Reports how many parts of the present phase are done."""
+    _listener.get().far(done, of)
 
 
 @contextmanager
-def listening(on_phase: OnPhase | None, on_note: OnPhase | None = None) -> Iterator[None]:
-    """Reports the phases that begin inside to `on_phase`, and notes to `on_note`, by default
-    `on_phase` too; None keeps the present listener."""
-    if on_phase is None:
+def once(what: str) -> Iterator[None]:
+    """Reports work that later calls find done."""
+    begin_once(what)
+    try:
+        yield
+    finally:
+        end_once(what)
+
+
+def begin_once(what: str) -> None:
+    """Reports as `once` that work begins, where no block of code has it whole."""
+    _listener.get().begin_once(what)
+
+
+def end_once(what: str) -> None:
+    """Reports that it has ended."""
+    _listener.get().end_once(what)
+
+
+@contextmanager
+def listening(to: Listener | OnPhase | None) -> Iterator[None]:
+    """Reports what happens inside to a listener, or to a function; None keeps the present
+    listener."""
+    if to is None:
         yield
         return
-    phases, notes = _phases.set(on_phase), _notes.set(on_note or on_phase)
+    before = _listener.set(to if isinstance(to, Listener) else _Called(to))
     try:
         yield
     finally:
-        _phases.reset(phases)
-        _notes.reset(notes)
+        _listener.reset(before)
 
 
 @contextmanager
-def quiet() -> Iterator[OnPhase]:
-    """Silences the phases inside, which are part of a larger one; notes are still reported. Yields
-    the outer listener."""
-    on_phase = _phases.get()
-    phases = _phases.set(_nobody)
-    try:
-        yield on_phase
-    finally:
-        _phases.reset(phases)
+def quiet() -> Iterator[None]:
+    """Silences the phases inside, which are part of a larger one."""
+    with listening(_Quiet(_listener.get())):
+        yield
 
 
 @contextmanager
-def timed(phase: str, seconds: dict[str, float]) -> Iterator[None]:
-    """Reports that a phase begins, and adds the time spent inside to `seconds`."""
-    tell(phase)
+def timed(phase: str, seconds: dict[str, float], says: str = "") -> Iterator[None]:
+    """Reports that a phase begins, as what it `says`, and adds the time spent inside to
+    `seconds`."""
+    tell(says or phase)
     begin = time.perf_counter()
     yield
     seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - begin

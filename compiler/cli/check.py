@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import algorithm_argument, command_options, compile_options, given, load
@@ -48,9 +49,10 @@ def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **opt
         return
     with progress():
         compiled = load(what, how, how.load_cluster(), checked=True)
-    from hccc.driver.orders import declared_orders
+        from hccc.driver.orders import declared_orders
 
-    declared = declared_orders(compiled.catalogue)
+        tell("Looking for the order of each sum")
+        declared = declared_orders(compiled.catalogue)
     if as_json:
         from hccc.driver.facts import compiled_facts
 

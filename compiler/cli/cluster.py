@@ -95,7 +95,8 @@ def import_cluster(
     to_file = output is not None and str(output) != "-"
     if output is not None and to_file:
         check_place(output, *files)
-    made = import_machines(files, nodes=nodes, device=device, network=network, links=links)
+    with progress("Reading the machines"):
+        made = import_machines(files, nodes=nodes, device=device, network=network, links=links)
     if output is not None and to_file:
         write_whole(output, lambda file: file.write(made.text))
     if as_json:

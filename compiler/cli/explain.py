@@ -19,7 +19,7 @@ from hccc.cli.options import (
     given,
     load_simulated,
 )
-from hccc.cli.progress import progress
+from hccc.cli.progress import progress, say
 from hccc.cli.types import Size
 
 
@@ -49,7 +49,7 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
             from hccc.predict.job_explanation import explain_job
 
             of_job = explain_job(*jobs.located(found), size)
-            report.as_json(of_job.facts()) if as_json else print(of_job.text())
+            say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
         compiled, topology = load_simulated(what, how)
         from hccc.api import functions as api

@@ -109,9 +109,9 @@ def run(
     batches = micro_batches(job, topology, wanted.maxbytes) if topology else []
     with progress():
         rows = measure_job(job, wanted, vendors, batches)
-    table = Table(of_job(job, wanted.where(n), vendors), schedule_of(wanted), as_json)
-    for row in rows:
-        table.add(row)
+        table = Table(of_job(job, wanted.where(n), vendors), schedule_of(wanted), as_json)
+        for row in rows:
+            table.add(row)
     table.finish(file)
     return table.wrong
 

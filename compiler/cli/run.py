@@ -163,12 +163,12 @@ def run(
     tracer = Tracer(compiled.catalogue) if wanted.trace else None
     with progress():
         rows = measure(compiled, wanted, tracer)
-    library = compiled.catalogue
-    speed = wanted.network_of(library)
-    about = of_library(library, wanted.where(library.n_ranks), speed)
-    table = Table(about, wanted.schedule(library), as_json)
-    for row in rows:
-        table.add(row)
+        library = compiled.catalogue
+        speed = wanted.network_of(library)
+        about = of_library(library, wanted.where(library.n_ranks), speed)
+        table = Table(about, wanted.schedule(library), as_json)
+        for row in rows:
+            table.add(row)
     table.finish(file)
     if tracer and wanted.trace:
         from hccc.cli import launch_trace

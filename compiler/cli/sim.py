@@ -21,7 +21,7 @@ from hccc.cli.options import (
     refuse,
     size_options,
 )
-from hccc.cli.progress import progress
+from hccc.cli.progress import progress, say
 from hccc.cli.types import AlgorithmFile, one_of
 from hccc.driver.options import selectable
 from hccc.ir.op_type import NAMES as COLLECTIVES
@@ -105,7 +105,7 @@ def sim(
 
             sizes = Sizes(minbytes, maxbytes, stepfactor)
             of_job = simulate_job(*jobs.located(found), sizes)
-            report.as_json(of_job.facts()) if as_json else print(of_job.text())
+            say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
         compiled, topology = load_simulated(what, how)
         from hccc.api import functions as api
@@ -160,14 +160,15 @@ def _baseline(
         Protocol(options["protocol"]) if given("protocol") else None,
         options["channels"] if given("channels") else None,
     )
-    predicted = calls(
-        VendorLibrary(options["baseline"]),
-        collective_named(options["collective"]),
-        load_cluster(options["cluster"]),
-        Sizes(minbytes, maxbytes, stepfactor),
-        forced,
-        options["launch"],
-    )
+    with progress(f"Predicting {options['baseline'].upper()}"):
+        predicted = calls(
+            VendorLibrary(options["baseline"]),
+            collective_named(options["collective"]),
+            load_cluster(options["cluster"]),
+            Sizes(minbytes, maxbytes, stepfactor),
+            forced,
+            options["launch"],
+        )
     if as_json:
         report.as_json(predicted.facts())
     else:

@@ -13,6 +13,7 @@ from pathlib import Path
 from hccc.base.dtypes import NCCL_NAMES
 from hccc.base.files.writing import write_whole
 from hccc.cli import report
+from hccc.cli.progress import say
 from hccc.driver.facts import spans, title
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
@@ -92,7 +93,7 @@ class Table:
         self._measured, self._schedule, self._as_json = measured, schedule, as_json
         self._rows: list[PerfRow] = []
         if not as_json:
-            print("\n".join(self._header()))
+            say("\n".join(self._header()))
 
     @property
     def wrong(self) -> int:
@@ -103,7 +104,7 @@ class Table:
         """Prints one more row."""
         self._rows.append(row)
         if not self._as_json:
-            print(line(row) + self._picked(row), flush=True)
+            say(line(row) + self._picked(row))
 
     def finish(self, file: Path | None = None) -> None:
         """Prints the footer; or everything, as JSON. file: also gets the JSON."""

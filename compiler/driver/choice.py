@@ -13,6 +13,7 @@ from math import inf, log
 from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import fail
+from hccc.base.progress import quiet, tell
 from hccc.driver.options import Options
 from hccc.driver.pass_manager import PassRunner, Settings, lower_to_plan, order
 from hccc.driver.structures import MOST_TRIED, axes, named, start
@@ -137,17 +138,22 @@ def _tuned(
     tuner = Tuner(settings.topology, _request(settings, large, enough))
     made: list[Structure] = []
     for one, prefix in zip(programs, _prefixes(programs), strict=True):
+        says = f"Tuning {prefix}".removesuffix(": ").strip()
+        tell(says)
 
-        def probe(choice: Settings, one: Analysed = one, prefix: str = prefix) -> float:
-            structure = _within(tuner.request.blocks, one, choice, runner)
+        def probe(
+            choice: Settings, one: Analysed = one, prefix: str = prefix, says: str = says
+        ) -> float:
+            with quiet():  # its passes are part of tuning
+                structure = _within(tuner.request.blocks, one, choice, runner)
             made.append(structure)
-            with runner.phase("Tuning"):
+            with runner.phase("Tuning", says):
                 name = prefix + named(structure.settings, structure.plan)
                 return tuner.probe(name, structure.plan)
 
         begin = start(one.settings, one.dag)
         explore(begin, axes(one.settings, one.dag), probe, log(enough) if enough else -inf)
-    with runner.phase("Tuning"):
+    with runner.phase("Tuning", "Tuning each size"):
         return made, tuner.finish()
 
 

@@ -91,9 +91,9 @@ class PassRunner:
         self._verify_each = options.verify_each
         self._known: dict[tuple[object, ...], Any] | None = None
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Measures the seconds of a phase, and tells that it begins."""
-        return timed(name, self.seconds)
+    def phase(self, name: str, says: str = "") -> AbstractContextManager[None]:
+        """Measures the seconds of a phase, and tells that it, or what it `says`, begins."""
+        return timed(name, self.seconds, says)
 
     def remember(self) -> None:
         """Makes passes that get the same again return the same again: passes are pure.

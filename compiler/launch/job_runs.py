@@ -11,7 +11,7 @@ from hccc.base.interruptible import interruptible
 from hccc.ir import job_json
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
 from hccc.launch.hosts import hosts_of
-from hccc.launch.measure import RunOptions, bounded, distinct
+from hccc.launch.measure import RunOptions, bounded, told_rows
 from hccc.launch.processes import RankProcesses, shared_out, task_of
 from hccc.launch.remote import Shell
 from hccc.runtime.build import pairs
@@ -103,10 +103,10 @@ def measure_job(
 
     def rows() -> Iterator[PerfRow]:
         with kept:
-            for dtype, op in pairs(options.dtypes, _operations(job, options)):
-                for size in distinct(c, dtype, sizes):
-                    one = interruptible(perf.measure_ranks)
-                    yield one(c, dtype, op, size, schedule, ranks)
+            variants = pairs(options.dtypes, _operations(job, options))
+            for dtype, op, size in told_rows(c, variants, sizes):
+                one = interruptible(perf.measure_ranks)
+                yield one(c, dtype, op, size, schedule, ranks)
 
     return rows()
 

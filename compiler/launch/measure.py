@@ -6,7 +6,7 @@ measurement). Rows are yielded as they are measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,13 +19,14 @@ import psutil  # type: ignore[import-untyped]
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import OPS, named
 from hccc.base.interruptible import interruptible
-from hccc.base.progress import tell
+from hccc.base.progress import far, tell
 from hccc.base.shown import brief, frame
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.facts import title
 from hccc.driver.outputs import kernels
 from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
+from hccc.ir import text as words
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.ir.plan import Plan
@@ -246,12 +247,23 @@ def measure(
 
     def rows() -> Iterator[PerfRow]:
         with kept:
-            for dtype, op in variants:
+            for dtype, op, size in told_rows(plan.collective, variants, sizes):
                 timed = _timed(tracer, options, dtype, op)
-                for size in distinct(plan.collective, dtype, sizes):
-                    yield one_row(plan.collective, dtype, op, size, schedule, timed)
+                yield one_row(plan.collective, dtype, op, size, schedule, timed)
 
     return rows()
+
+
+def told_rows(
+    c: Collective, variants: Iterable[tuple[str, str]], sizes: Sequence[int]
+) -> Iterator[tuple[str, str, int]]:
+    """Yields the type, the reduction and the bytes of each row to measure, and reports how far
+    that is."""
+    rows = [(dtype, op, n) for dtype, op in variants for n in distinct(c, dtype, sizes)]
+    for k, (dtype, op, n) in enumerate(rows):
+        tell(f"Running {words.size(n)} of {dtype}")
+        far(k, len(rows))
+        yield dtype, op, n
 
 
 def _timed(tracer: Tracer | None, options: RunOptions, dtype: str, op: str) -> Timed:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hccc.base.diagnostics import Note, Problem, UserError, fail
+from hccc.base.progress import tell
 from hccc.ir.collective import Collective
 from hccc.launch.hosts import Host
 from hccc.launch.messages import Message
@@ -111,7 +112,10 @@ class RankProcesses:
     def _join(self, host: str | None) -> None:
         """Lets the ranks meet in the first process. host: the name by which others reach that
         process."""
+        several = len(self._workers) > 1
+        tell(f"Starting {len(self._workers)} process{'es' * several}")
         self._answers(range(len(self._workers)), _BUILD_S)  # they have started
+        tell("Letting the ranks meet")
         self._tell(0, {"word": "meet", "host": host})
         id = self._answers([0])[0]
         try:

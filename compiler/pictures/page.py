@@ -16,7 +16,7 @@ import numpy as np
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.files.writing import Write, check_place, write_whole
 from hccc.base.interruptible import interruptible
-from hccc.base.progress import tell
+from hccc.base.progress import far, tell
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import compiled_facts, figures, title
 from hccc.driver.inputs import recorded_cluster
@@ -292,8 +292,9 @@ class Subject:
         sizes = sorted({*SIZES, self.size})
         runs: list[Run] = []
         left_out = []
-        for size in sizes:
-            tell(f"Simulating {size:,} bytes")
+        for k, size in enumerate(sizes):
+            tell(f"Simulating {words.size(size)}")
+            far(k, len(sizes))
             if (run := self._small(size)) is None:
                 left_out.append(words.size(size))
             else:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
-from hccc.base.progress import tell
+from hccc.base.progress import far, tell
 from hccc.base.shown import brief, preformatted
 from hccc.driver.compiled import Compiled
 from hccc.driver.facts import Facts, plan_facts, title
@@ -213,8 +213,9 @@ def compare(
         )
     each = sizes.all() if isinstance(sizes, Sizes) else checked_sizes(sizes)
     found = list[SizeDifference]()
-    for size in each:
-        tell(f"Simulating {size:,} bytes")
+    for k, size in enumerate(each):
+        tell(f"Simulating {words.size(size)}")
+        far(k, len(each))
         sides = [
             _side(plans, name, topology, size, call)
             for plans, name in zip(compiled, names, strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hccc.base.diagnostics import Problem, UserError, fail
 from hccc.base.interruptible import interruptible
-from hccc.base.progress import tell
+from hccc.base.progress import far, tell
 from hccc.base.shown import brief, frame, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
@@ -18,6 +18,7 @@ from hccc.ir.catalogue import Range
 from hccc.ir.collective import OpType
 from hccc.ir.op_type import SKEWED
 from hccc.ir.plan import Plan
+from hccc.ir.text import size as size_text
 from hccc.ir.topology import Topology
 from hccc.predict import baselines
 from hccc.predict.advice import advice
@@ -214,8 +215,9 @@ def simulate_sizes(
     missing |= beside.missing
     last: Run | None = None
     machines = _Machines(compiled, topology, entries[0].machine)
-    for size in each:
-        tell(f"Simulating {size:,} bytes")
+    for k, size in enumerate(each):
+        tell(f"Simulating {size_text(size)}")
+        far(k, len(each))
         ours = replace(entries[0], machine=machines.at(size, call.in_place))
         runs = list(_runs([ours, *entries[1:]], call, size, missing))
         rows.append(tuple(figures_of(entry.name, run) for entry, run in runs))

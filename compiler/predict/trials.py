@@ -7,11 +7,12 @@ is made, and what its value is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from hccc.base.diagnostics import UserError
+from hccc.base.progress import far
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -37,7 +38,7 @@ class Evaluated(Generic[T, V]):
 
 
 def evaluate(
-    trials: Iterable[Trial[T]],
+    trials: Sequence[Trial[T]],
     value: Callable[[T], V],
     on_trial: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Evaluated[T, V]], dict[str, str]]:
@@ -50,8 +51,9 @@ def evaluate(
     """
     evaluated: list[Evaluated[T, V]] = []
     refused: dict[str, str] = {}
-    for trial in trials:
+    for k, trial in enumerate(trials):
         on_trial(trial.name)
+        far(k, len(trials))
         try:
             result = trial.make()
             evaluated.append(Evaluated(trial.name, result, value(result)))

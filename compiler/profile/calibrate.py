@@ -15,13 +15,14 @@ longest chain of primitives counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
+from hccc.base.progress import far
 from hccc.ir.device import Cached, Device
 from hccc.runtime.measure.perf import Session
 
@@ -112,16 +113,14 @@ class UnitCosts:
         return errors
 
 
-def measure(
-    cases: Sequence[LaunchCase], seconds: float, on_round: Callable[[int], None] = lambda _: None
-) -> int:
+def measure(cases: Sequence[LaunchCase], seconds: float) -> int:
     """Launches all cases in turns for so many seconds; returns the number of rounds."""
-    end, rounds = time.perf_counter() + seconds, 0
-    while time.perf_counter() < end or rounds < FEWEST:
+    begin, rounds = time.perf_counter(), 0
+    while (took := time.perf_counter() - begin) < seconds or rounds < FEWEST:
+        far(int(min(took, seconds)), round(seconds))
         for case in cases:
             _burst(case)
         rounds += 1
-        on_round(rounds)
     return rounds
 
 

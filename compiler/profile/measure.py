@@ -77,10 +77,8 @@ def profile(device: str, ranks: int, seconds: float) -> Profile:
             kinds.insert(0, case(*crowd, small, 1, pool))
         size = size_of(crowd[0], crowd[1], touched[-1])
         everyone = [] if cores else [case(*crowd, size, cores, pool)]
-        tell(f"Measuring {device}")
-        rounds = calibrate.measure(
-            [*kinds, *everyone], seconds, lambda n: tell(f"Measuring {device}: {n} rounds")
-        )
+        tell(f"Measuring {device} for {seconds:.0f} s")
+        rounds = calibrate.measure([*kinds, *everyone], seconds)
     few = [kind for kind in kinds if kind.work.touched <= few_bytes]
     many = [kind for kind in kinds if kind.work.touched > few_bytes]
     costs = calibrate.fit(few, many, touched if cores else ())

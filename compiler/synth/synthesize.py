@@ -20,7 +20,7 @@ import numpy as np
 
 from hccc.base.diagnostics import UserError
 from hccc.base.interruptible import anytime, interruptible
-from hccc.base.progress import quiet, tell
+from hccc.base.progress import far, quiet, tell
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.driver.structures import MOST_TRIED
@@ -89,7 +89,8 @@ def synthesize(
         for candidate in listed:
             if hardly_faster(candidate, least, bound):
                 continue
-            tell(f"Simulating {candidate.name}, {len(done) + 1} of {len(listed)}")
+            tell(f"Simulating {candidate.name}")
+            far(len(done), len(listed))
             done.append((candidate.name, _simulated(candidate, t, [size], how, bound / ENOUGH)))
             least = min(least, done[-1][1][size].time or inf)
             if enough(candidate) * least <= bound:
@@ -145,7 +146,8 @@ def synthesize_sizes(
 
     def simulate(done: list[_Simulated]) -> None:
         for candidate, at_sizes in wanted:
-            tell(f"Simulating {candidate.name}, {len(done) + 1} of {len(wanted)}")
+            tell(f"Simulating {candidate.name}")
+            far(len(done), len(wanted))
             done.append((candidate.name, _simulated(candidate, t, at_sizes, how)))
 
     done, stopped = anytime(simulate, _any_time)

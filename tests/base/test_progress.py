@@ -1,4 +1,4 @@
-"""Progress: a listener hears of phases, and of notes from quiet phases too."""
+"""Progress: a listener hears of phases, and of quiet ones what happens once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hccc.base.interruptible import interruptible
-from hccc.base.progress import listening, note, quiet, reporting, tell, timed
+from hccc.base.progress import Listener, far, listening, once, quiet, reporting, tell, timed
 
 
 def test_phases_are_told_to_the_nearest_listener() -> None:
@@ -23,13 +23,45 @@ def test_phases_are_told_to_the_nearest_listener() -> None:
     assert (outer, inner) == (["a", "c"], ["b"])
 
 
-def test_of_what_is_quiet_only_notes_are_told() -> None:
+def test_of_what_is_quiet_only_what_happens_once_is_told() -> None:
     told = list[str]()
-    with listening(told.append), quiet() as outside:
+    with listening(told.append), quiet():
         tell("a")
-        note("b")
-        outside("c")
-    assert told == ["b", "c"]
+        with once("b"):
+            pass
+    assert told == ["b, once"]
+
+
+class Heard(Listener):
+    """What a listener heard, in order."""
+
+    def __init__(self) -> None:
+        self.all = list[object]()
+
+    def phase(self, name: str) -> None:
+        self.all.append(name)
+
+    def far(self, done: int, of: int) -> None:
+        self.all.append((done, of))
+
+    def begin_once(self, what: str) -> None:
+        self.all.append(f"begin {what}")
+
+    def end_once(self, what: str) -> None:
+        self.all.append(f"end {what}")
+
+
+def test_a_listener_hears_how_far_and_what_happens_once() -> None:
+    heard = Heard()
+    far(1, 2)
+    with listening(heard):
+        tell("a")
+        far(1, 2)
+        with quiet():
+            far(7, 8)
+            with pytest.raises(ValueError), once("b"):
+                raise ValueError
+    assert heard.all == ["a", (1, 2), "begin b", "end b"]
 
 
 def test_a_listener_that_raises_ends_what_it_listens_to() -> None:

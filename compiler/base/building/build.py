@@ -34,7 +34,7 @@ from hccc.base.building.prebuilt import MARCH, prebuilt, prebuilt_place
 from hccc.base.files.libraries import FOLDER, name_of, stem_of
 from hccc.base.files.lock import try_lock
 from hccc.base.files.writing import beside, remove_leftovers
-from hccc.base.progress import note
+from hccc.base.progress import once
 
 STANDARD = "-std=c++17"
 FLAGS = (STANDARD, "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
@@ -290,10 +290,10 @@ def build_once(
 def _build(source: Path, name: str, suffix: str, command: Sequence[str], place: Path) -> Path:
     """Runs the command of `build_once` and names the file. Raises UserError E414."""
     remove_leftovers(place, age_s=2 * TIMEOUT_S)
-    note(f"Building {source.name}, once")
     made = beside(place / name)
     try:
-        run_compiler(source, [*command, "-o", str(made)])
+        with once(f"Building {source.name}"):
+            run_compiler(source, [*command, "-o", str(made)])
         target = place / name_of(name, suffix, made.read_bytes())
         made.replace(target)  # atomic: another process may have given up waiting
     finally:

@@ -40,10 +40,11 @@ from numba.core.serialize import dumps
 from numba.core.types import BaseNamedTuple, BaseTuple
 
 from hccc.base.jit.compiled import names
-from hccc.base.progress import note
+from hccc.base.progress import begin_once, end_once
 
 _PACKAGE = __name__.partition(".")[0]
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
+ONCE = "Compiling loops"
 LONGEST = 30.0  # s, to wait for another process that compiles a loop
 
 
@@ -69,11 +70,12 @@ class _LoopCache(FunctionCache):
         """Returns the compilation kept for `sig`; None makes numba compile the loop."""
         found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         if found is None:
-            note("Compiling loops, once")
+            begin_once(ONCE)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Saves what was compiled for `sig`, if that can be."""
+        end_once(ONCE)
         try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
         except OSError as error:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from hccc.base.progress import far
+
 C = TypeVar("C")
 WORTH = 0.005  # a later choice must be this much faster (log of time)
 
@@ -24,11 +26,15 @@ def explore(
     axes: the other choices along each axis, given the best so far; probe: the cost of a choice (log
     of time), called once for each; enough: a cost that need not be beaten.
     """
-    best, least = start, probe(start)
-    for others in axes:
-        for other in others(best):
+    best, least, tried = start, probe(start), 1
+    for k, others in enumerate(axes):
+        now = others(best)
+        for i, other in enumerate(now):
             if least <= enough:
                 return best
+            left = len(now) - i + sum(len(later(best)) for later in axes[k + 1 :])
+            far(tried, tried + left)  # as it looks now: choices depend on the best so far
+            tried += 1
             value = probe(other)
             if value < least - WORTH:
                 best, least = other, value

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.base.interruptible import at_once
+from hccc.base.progress import far
 from hccc.driver.tune import choose
 from hccc.driver.tune.search import Time, descend, exhaustive
 from hccc.driver.tune.setting import Setting, Space, applied, space
@@ -204,6 +205,7 @@ class Tuner:
         sizes = self.request.sizes
         near = (probed <= FAR * probed.min(0)).any(1)
         alone, first = len(sizes) == 1, int(probed[:, 0].argmin())
+        counted = count(1)
 
         def searched(k: int) -> list[TuneCandidate]:
             search, found = self._searches[k], list[TuneCandidate]()
@@ -217,12 +219,14 @@ class Tuner:
                     setting, took = search.again(size)
                 if np.isfinite(took):
                     found.append(TuneCandidate(k, setting))
+                far(next(counted), len(sizes) * len(searches))
             return found
 
         # A plan that is the same as that of an earlier structure is not searched again.
         found_first = self._searches.index
         once = [k for k, search in enumerate(self._searches) if found_first(search) == k]
-        of_each = at_once(searched, [k for k in once if near[k]])
+        searches = [k for k in once if near[k]]
+        of_each = at_once(searched, searches)
         if not any(of_each):
             message = f"no call of {size_text(sizes[0])} can be simulated: it is cut too often"
             raise fail("E410", message, help="smaller --sizes, more --channels, or --tune off")
@@ -282,8 +286,16 @@ class Tuner:
         of_structure: dict[int, list[int]] = {}
         for i, (candidate, _, _) in enumerate(calls):
             of_structure.setdefault(candidate.structure, []).append(i)
-        groups, times = list(of_structure.values()), np.empty(len(calls))
-        took = at_once(lambda group: [self._time(*calls[i]) for i in group], groups)
+        groups, times, counted = list(of_structure.values()), np.empty(len(calls)), count(1)
+
+        def timed(group: Sequence[int]) -> list[float]:
+            found = list[float]()
+            for i in group:
+                found.append(self._time(*calls[i]))
+                far(next(counted), len(calls))
+            return found
+
+        took = at_once(timed, groups)
         for group, us in zip(groups, took, strict=True):
             times[group] = us
         return times
