@@ -123,10 +123,10 @@ def test_lines_go_to_stderr(
     with progress.progress():
         tell("Scheduling")
         with once("Compiling loops"):
-            while "once), 0 s\n" not in err.getvalue():
+            while "once), " not in err.getvalue():
                 assert time.monotonic() < until, err.getvalue()
         progress.say("a row")
-    assert "hccc: Scheduling … (compiling loops, once), 0 s\n" in err.getvalue()
+    assert "hccc: Scheduling … (compiling loops, once), " in err.getvalue()
     assert capsys.readouterr().out == "a row\n"
 
 
