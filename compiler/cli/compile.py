@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -227,6 +228,12 @@ def _check_places(
         and not (emit == "msccl-xml" and _is_directory(output))
     ):
         check_place(output, *read, cluster)
+    if output is not None and not emit:
+        new = not os.path.lexists(output) and os.access(output.parent, os.W_OK)
+        if not new:
+            from hccc.emit.directory import check  # takes its time to load
+
+            check(output)
     if page is None:
         return
     if page.suffix.lower() != ".html":

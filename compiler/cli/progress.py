@@ -4,7 +4,7 @@ On a terminal that is a line that changes. Elsewhere it is a line for each phase
 seconds, and then one every few seconds:
 
     hccc: Tuning … 3 of 12, 14 s
-    hccc: Scheduling … (compiling loops, once), 21 s
+    hccc: Scheduling (compiling loops, once) … 21 s
 
 Seconds are those of the command.
 """
@@ -35,7 +35,7 @@ LOOK = 0.25  # s between looks
 OFF = "HCCC_PROGRESS"  # in the environment "off": nothing is told
 
 
-class Work(Listener):
+class Activity(Listener):
     """What is being done, and since when. clock: seconds."""
 
     def __init__(self, first: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,8 +79,9 @@ class Work(Listener):
     def text(self) -> str:
         """Describes the work in words."""
         once = self.once()
-        far = f" {self.done:,} of {self.of:,}" if self.of else ""
-        return f"{self.name} …{far}" + (f" ({once[0].lower()}{once[1:]}, once)" if once else "")
+        now = f" ({once[0].lower()}{once[1:]}, once)" if once else ""
+        far = f"{self.done:,} of {self.of:,}, " if self.of else ""
+        return f"{self.name}{now} … {far}{self.seconds():.0f} s"
 
     def seconds(self) -> float:
         """Returns the seconds since the command began."""
@@ -90,7 +91,7 @@ class Work(Listener):
 class Lines:
     """Tells of work in lines."""
 
-    def __init__(self, work: Work, tell: Callable[[str], None]) -> None:
+    def __init__(self, work: Activity, tell: Callable[[str], None]) -> None:
         self._work, self._tell = work, tell
         self._told: tuple[str, str] | None = None  # what the last line was about
         self.spoken()
@@ -105,7 +106,7 @@ class Lines:
             wait = PATIENCE
         if work.clock() - self._last >= wait:
             self._told, self._last = about, work.clock()
-            self._tell(f"{work.text()}, {work.seconds():.0f} s")
+            self._tell(work.text())
 
     def spoken(self) -> None:
         """Takes note that the command has said something else."""
@@ -118,7 +119,7 @@ class Lines:
 class Bar:
     """Tells of work in a line of a terminal that changes."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Activity) -> None:
         self._work = work
         self._bar: Progress | None = None
         self.spoken()
@@ -131,10 +132,9 @@ class Bar:
         if self._bar is not None:
             spinner, text, share, *_ = _columns()
             self._bar.columns = (spinner, text, share) if work.of else (spinner, text)
-            told = f"{work.text()}, {work.seconds():.0f} s"
             for task in self._bar.task_ids:
                 total = work.of or None
-                self._bar.update(task, description=told, completed=work.done, total=total)
+                self._bar.update(task, description=work.text(), completed=work.done, total=total)
 
     def spoken(self) -> None:
         """Takes note that the command has said something else; the line comes back below it."""
@@ -166,7 +166,7 @@ def _started() -> Progress:
     return bar
 
 
-_shown: ContextVar[tuple[Work, Lines | Bar] | None] = ContextVar("shown", default=None)
+_shown: ContextVar[tuple[Activity, Lines | Bar] | None] = ContextVar("shown", default=None)
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def progress(first: str = "Starting") -> Iterator[None]:
     if os.environ.get(OFF) == "off":
         yield
         return
-    work, ended = Work(first), threading.Event()
+    work, ended = Activity(first), threading.Event()
     shown = Bar(work) if sys.stderr.isatty() else Lines(work, _line)
 
     def looking() -> None:

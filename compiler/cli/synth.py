@@ -166,6 +166,10 @@ def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> Non
         check_place(output, cluster)
     if kind == "programs" and output is not None:
         check_directory(output.parent)
+    if kind == "kernels" and output is not None:
+        from hccc.emit import directory
+
+        directory.check(output)
 
 
 def _one(

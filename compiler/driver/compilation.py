@@ -221,7 +221,9 @@ def _given_way(programs: Sequence[Analysed], choice: Choice) -> tuple[Problem, .
     if choice.tuned is None or fixed or asked == 1 or now == [asked]:
         return ()
     text = f"the header's nChannels={asked} gives way to {' and '.join(map(str, now))}"
-    help = f"for --cluster hccc chooses what is fastest; --channels {asked} keeps it"
+    where = programs[0].settings.topology
+    on = where.name if where and where.name else "the cluster"
+    help = f"hccc chooses what is fastest on {on}; --channels {asked} keeps it"
     return (Problem("W403", text, help=help, severity="warning"),)
 
 

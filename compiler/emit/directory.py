@@ -113,6 +113,26 @@ def write(directory: Path | str, made: Mapping[str, str]) -> list[Path]:
             return [given / name for name in _put(place, made)]
 
 
+def check(directory: Path | str) -> None:
+    """Checks before any work that kernels can be written there; `write` looks again.
+
+    Raises:
+        UserError: E430, E431 as `write`.
+    """
+    given = Path(directory)
+    with named_errors(given, _HELP):
+        place = Path(os.path.realpath(given))
+        if os.path.lexists(given) and not place.is_dir():
+            raise _no_directory(given)
+        there = next(path for path in (place, *place.parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(0, f"{there} is no directory")
+        if not os.access(there, os.W_OK):
+            raise PermissionError(0, "permission denied")
+        if place.is_dir() and next(place.iterdir(), None) is not None:
+            _check_ours(place, {})
+
+
 def _put(place: Path, made: Mapping[str, str]) -> list[str]:
     """Writes the files into a directory that nobody else writes to; returns those new or
     changed."""

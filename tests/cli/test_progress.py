@@ -26,7 +26,7 @@ class Told:
 
     def __init__(self) -> None:
         self.now, self.said = 0.0, list[str]()
-        self.work = progress.Work("Starting", lambda: self.now)
+        self.work = progress.Activity("Starting", lambda: self.now)
         self.lines = progress.Lines(self.work, self.said.append)
 
     def at(self, now: float) -> list[str]:
@@ -41,19 +41,19 @@ def test_a_phase_is_told_once_it_has_lasted_and_then_now_and_then() -> None:
     told.at(0.5)
     told.work.phase("Scheduling")
     assert told.at(1.9) == []
-    assert told.at(2.6) == told.at(4) == ["Scheduling …, 3 s"]
+    assert told.at(2.6) == told.at(4) == ["Scheduling … 3 s"]
     told.work.phase("Lowering")
-    assert told.at(5.9) == ["Scheduling …, 3 s"]
-    assert told.at(6.1)[1:] == told.at(11)[1:] == ["Lowering …, 6 s"]
+    assert told.at(5.9) == ["Scheduling … 3 s"]
+    assert told.at(6.1)[1:] == told.at(11)[1:] == ["Lowering … 6 s"]
     told.work.phase("Lowering")
-    assert told.at(11.2)[2:] == ["Lowering …, 11 s"]
+    assert told.at(11.2)[2:] == ["Lowering … 11 s"]
 
 
 def test_lines_of_long_work_become_rare() -> None:
     told = Told()
     for now in range(4000):
         told.at(now)
-    seconds = [int(line.split(", ")[1].removesuffix(" s")) for line in told.said]
+    seconds = [int(line.split(" … ")[1].removesuffix(" s")) for line in told.said]
     gaps = [later - one for one, later in pairwise(seconds)]
     assert gaps == sorted(gaps) and gaps[0] == progress.EVERY and gaps[-1] == progress.RARELY
 
@@ -63,7 +63,7 @@ def test_short_phases_are_told_now_and_then() -> None:
     for k in range(150):
         told.work.phase(f"Simulating {k}")
         told.at(k / 10)
-    assert told.said == [f"Simulating {k} …, {k / 10:.0f} s" for k in (20, 70, 120)]
+    assert told.said == [f"Simulating {k} … {k / 10:.0f} s" for k in (20, 70, 120)]
 
 
 def test_how_far_a_phase_is_ends_with_it() -> None:
@@ -73,7 +73,7 @@ def test_how_far_a_phase_is_ends_with_it() -> None:
     told.work.phase("Tuning")  # it goes on
     assert told.at(2)[-1] == "Tuning … 3 of 1,200, 2 s"
     told.work.phase("Proof")
-    assert told.at(7)[-1] == "Proof …, 7 s"
+    assert told.at(7)[-1] == "Proof … 7 s"
 
 
 def test_what_is_done_once_is_told_as_such_while_it_is_done() -> None:
@@ -83,12 +83,12 @@ def test_what_is_done_once_is_told_as_such_while_it_is_done() -> None:
     told.work.begin_once("Compiling loops")  # a loop that it calls
     told.at(1)
     told.work.end_once("Compiling loops")
-    assert told.at(2.5) == ["Scheduling … (compiling loops, once), 2 s"]
+    assert told.at(2.5) == ["Scheduling (compiling loops, once) … 2 s"]
     told.work.end_once("Compiling loops")
     told.work.phase("Tuning")
-    assert told.at(4.6)[1:] == ["Tuning …, 5 s"]
+    assert told.at(4.6)[1:] == ["Tuning … 5 s"]
     told.work.begin_once("Building engine.cpp")
-    assert told.at(6.7)[2:] == ["Tuning … (building engine.cpp, once), 7 s"]
+    assert told.at(6.7)[2:] == ["Tuning (building engine.cpp, once) … 7 s"]
 
 
 def test_what_is_done_once_and_is_soon_done_is_not_told() -> None:
@@ -108,7 +108,7 @@ def test_no_line_comes_soon_after_a_part_of_the_result() -> None:
     told.work.phase("Running")
     told.now = 1.5
     told.lines.spoken()
-    assert told.at(3.4) == [] and told.at(3.6) == ["Running …, 4 s"]
+    assert told.at(3.4) == [] and told.at(3.6) == ["Running … 4 s"]
 
 
 def test_lines_go_to_stderr(
@@ -123,10 +123,10 @@ def test_lines_go_to_stderr(
     with progress.progress():
         tell("Scheduling")
         with once("Compiling loops"):
-            while "once), " not in err.getvalue():
+            while "once) … " not in err.getvalue():
                 assert time.monotonic() < until, err.getvalue()
         progress.say("a row")
-    assert "hccc: Scheduling … (compiling loops, once), " in err.getvalue()
+    assert "hccc: Scheduling (compiling loops, once) … " in err.getvalue()
     assert capsys.readouterr().out == "a row\n"
 
 
@@ -161,7 +161,7 @@ with progress.progress():
         assert run.stdout and run.stdout.read() == "a row\n"
     os.close(shown)
     said = text.decode()
-    assert "Tuning [a] … 3 of 12, " in said and "Proof …, " in said
+    assert "Tuning [a] … 3 of 12, " in said and "Proof … " in said
     assert "━" in said and "a row" not in said
     assert run.returncode == 0 and "\x1b[2K" in said[said.rindex("Proof") :]  # it is taken away
 
@@ -182,4 +182,4 @@ def test_compiling_loops_says_so(tmp_path: Path) -> None:
         assert run.stderr
         said = next((line for line in run.stderr if "compiling" in line), "")
         run.kill()  # compiling the rest would take long
-    assert re.search(r" … .*\(compiling loops, once\), \d+ s\n", said)
+    assert re.search(r"\w \(compiling loops, once\) … .*\d s\n", said)

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "missing plan": (["run", "nothing.json"], "No such file"),
     "directory as program": (["{foreign}", "-o", "{out}"], "plan.json"),
     "output is a file": ([RING, "-o", "{taken}"], "not a directory"),
+    "output is a file, before a wrong program": (["{wrong}", "-o", "{taken}"], "not a directory"),
     "output below a file": ([RING, "-o", "{taken}/x"], "taken"),
     "output has other files": ([RING, "-o", "{foreign}"], "has files in it"),
     "binary": (["{binary}", "-o", "{out}"], "UTF-8"),

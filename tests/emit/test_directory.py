@@ -105,6 +105,28 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None
     assert place.read_text() == "x"
 
 
+def test_what_is_refused_is_refused_before_any_work(tmp_path: Path) -> None:
+    file, link, home = tmp_path / "file", tmp_path / "link", tmp_path / "home"
+    file.write_text("x")
+    link.symlink_to(tmp_path / "gone")
+    home.mkdir()
+    directory.check(home)
+    directory.check(tmp_path / "new" / "deeper")
+    directory.write(tmp_path / "ours", FILES)
+    directory.check(tmp_path / "ours")
+    (home / "thesis.tex").write_text("x")
+    for place, code in (
+        (file, "E430"),
+        (link, "E430"),
+        (home, "E430"),
+        (file / "deeper", "E431"),
+    ):
+        with pytest.raises(UserError) as error:
+            directory.check(place)
+        assert error.value.problem.code == code
+    assert set(held(tmp_path)) >= {"file", "home/thesis.tex"} and not (tmp_path / "new").exists()
+
+
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kernels").symlink_to(tmp_path / "gone")
     refused(tmp_path / "kernels", "E430")
