@@ -12,13 +12,14 @@ catalogue of one plan alone (`Catalogue.alone`) is that plan's JSON. Such a file
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from hccc.base.diagnostics import fail
 from hccc.ir import plan_json
 from hccc.ir.catalogue import CATALOGUE_VERSION, Catalogue, Range, check_several
+from hccc.ir.schema import check_data, compiled, schema_of
 
 _VERSION_KEY = "hccc_catalogue"
 _HELP = "`hccc ALGO --emit=plan` prints one; hccc/ir/catalogue.schema.json describes it"
@@ -69,41 +70,25 @@ def loads(text: str, name: str = "plan") -> Catalogue:
 
 
 @cache
-def schema() -> dict[str, Any]:
-    """Returns the JSON schema (draft-07) of a catalogue's file, which refers to that of plan
-    files."""
-    text = (files("hccc.ir") / "catalogue.schema.json").read_text(encoding="utf-8")
-    keywords: dict[str, Any] = json.loads(text)
-    return keywords
-
-
-@cache
-def _validator() -> Any:
+def _validator() -> Callable[[object], object]:
     """Compiles the schema to a function, without the plans, which have a schema of their own."""
-    import fastjsonschema
-
-    shallow = json.loads(json.dumps(schema()))
+    shallow = json.loads(json.dumps(schema_of("catalogue")))
     del shallow["properties"]["plans"]["items"]
-    return fastjsonschema.compile(shallow, handlers={"https": lambda _: plan_json.schema()})
+    return compiled(shallow, https=lambda _: schema_of("plan"))
 
 
 def _validate(data: dict[str, Any], name: str) -> None:
-    import fastjsonschema
-
     version = data[_VERSION_KEY]
     if type(version) is int and version != CATALOGUE_VERSION:
         message = f"a catalogue of version {str(version)[:40]}; this hccc reads {CATALOGUE_VERSION}"
         raise fail("E407", f"{name}: {message}", help="compile it again from its sources")
-    try:
-        _validator()(data)
-    except fastjsonschema.JsonSchemaValueException as error:
-        raise plan_json.schema_problem(error, name, "catalogue", _HELP) from None
+    check_data(_validator(), data, name, "catalogue", _HELP)
     _integers(data, name)
 
 
 def _integers(data: dict[str, Any], name: str) -> None:
     """Raises E407 where an integer is written `2.0`, `1e0` or `true`, which JSON Schema allows."""
-    wanted = schema()["definitions"]["range"]["properties"]
+    wanted = schema_of("catalogue")["definitions"]["range"]["properties"]
     whole = [key for key, kind in wanted.items() if kind["type"] == "integer"]
     numbers = {_VERSION_KEY: data[_VERSION_KEY]}
     for k, entry in enumerate(data["ranges"]):

@@ -7,9 +7,8 @@ against the schema, then by the Job's `check`; that it computes its collective `
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ import numpy as np
 from hccc.base.diagnostics import fail
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import JOB_STEP, Job, JobOp, check, vendor_clusters
-from hccc.ir.plan_json import parsed, schema_problem
+from hccc.ir.plan_json import parsed
+from hccc.ir.schema import check_data, compiled, schema_of
 
 JOB_VERSION = 1
 VERSION_KEY = "hccc_job"
@@ -77,31 +77,16 @@ def loads(text: str, name: str = "job") -> Job:
 
 
 @cache
-def schema() -> dict[str, Any]:
-    """Returns the JSON schema (draft-07) of a job's file."""
-    text = (files("hccc.ir") / "job.schema.json").read_text(encoding="utf-8")
-    keywords: dict[str, Any] = json.loads(text)
-    return keywords
-
-
-@cache
-def _validator() -> Any:
+def _validator() -> Callable[[object], object]:
     """Compiles the schema to a function."""
-    import fastjsonschema
-
-    return fastjsonschema.compile(schema())
+    return compiled(schema_of("job"))
 
 
 def _validate(data: object, name: str) -> None:
-    import fastjsonschema
-
     for field, value in _not_integers(data):
         message = f"{name}: {field}: {json.dumps(value)[:40]} is not an integer"
         raise fail("E407", message, help=_HELP)
-    try:
-        _validator()(data)
-    except fastjsonschema.JsonSchemaValueException as error:
-        raise schema_problem(error, name, "job", _HELP) from None
+    check_data(_validator(), data, name, "job", _HELP)
 
 
 def _not_integers(data: object, field: str = "") -> Iterator[tuple[str, object]]:

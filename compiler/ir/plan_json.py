@@ -11,10 +11,9 @@ returns a Plan. `loads(dumps(plan))` is the same Plan, and `dumps` depends on no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,6 +31,7 @@ from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
 from hccc.ir.provenance import Cluster, Provenance
+from hccc.ir.schema import check_data, compiled, schema_of
 
 MAX_BYTES = PLAN_BYTES
 _VERSION_KEY = "hccc_plan"
@@ -232,34 +232,22 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 @cache
-def schema() -> dict[str, Any]:
-    """Returns the JSON schema (draft-07) of a plan file."""
-    text = (files("hccc.ir") / "plan.schema.json").read_text(encoding="utf-8")
-    keywords: dict[str, Any] = json.loads(text)
-    return keywords
-
-
-@cache
-def _validator() -> Any:
+def _validator() -> Callable[[object], object]:
     """Compiles the schema to a function, without the entries of columns.
 
     NumPy checks those 50 times faster: `_column` reads their limits from the same schema.
     """
-    import fastjsonschema
-
-    shallow = json.loads(json.dumps(schema()))
+    shallow = json.loads(json.dumps(schema_of("plan")))
     for kind in shallow["definitions"].values():
         kind.pop("items", None)
-    return fastjsonschema.compile(shallow)
+    return compiled(shallow)
 
 
 def _validate(data: object, name: str) -> None:
-    import fastjsonschema
-
     help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
     if not isinstance(data, dict) or not data.keys() & {_VERSION_KEY, "name", "collective"}:
         raise fail("E407", f"{name}: not a plan of hccc's", help=help)
-    for field, value in _not_integers(data, schema()):
+    for field, value in _not_integers(data, schema_of("plan")):
         what = f"{field}: {json.dumps(value)[:40]} is not an integer"
         raise fail("E407", f"{name}: {what}", help=help)
     if data.get(_VERSION_KEY, PLAN_VERSION) not in _READ:
@@ -271,18 +259,7 @@ def _validate(data: object, name: str) -> None:
         raise fail("E407", f"{name}: {there}", help=help)
     if data.get(_VERSION_KEY) == 1 and data.get("transport") == "mixed":
         raise fail("E407", f"{name}: transport: 'mixed' is not of version 1", help=help)
-    try:
-        _validator()(data)
-    except fastjsonschema.JsonSchemaValueException as error:
-        raise schema_problem(error, name, "plan", help) from None
-
-
-def schema_problem(error: Any, name: str, noun: str, help: str) -> UserError:
-    """Makes the error E407 of fastjsonschema's. noun: what the file should be."""
-    field = ".".join(str(part) for part in error.path[1:])
-    message = error.message.removeprefix(error.name or "data").strip()
-    text = f"{field}: {message}" if field else f"not a {noun}: it {message}"
-    return fail("E407", f"{name}: {text}"[:400], help=help)
+    check_data(_validator(), data, name, "plan", help)
 
 
 def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -297,7 +274,7 @@ def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterato
         if key not in data:
             continue
         if "$ref" in inner:
-            inner = schema()["definitions"][inner["$ref"].rsplit("/", 1)[-1]]
+            inner = schema_of("plan")["definitions"][inner["$ref"].rsplit("/", 1)[-1]]
         wants = inner.get("type") == "integer" or type(inner.get("enum", [None])[0]) is int
         if wants and isinstance(data[key], bool | float):
             yield f"{path}{key}", data[key]
@@ -308,7 +285,7 @@ def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.nda
     """Returns a column as i8, each entry an integer within the limits of the schema."""
     key = field.rsplit(".", 1)[-1]
     kind = properties[key]["$ref"].rsplit("/", 1)[-1]
-    limits = schema()["definitions"][kind]["items"]
+    limits = schema_of("plan")["definitions"][kind]["items"]
     if not set(map(type, values)) <= {int}:
         i = next(i for i, value in enumerate(values) if type(value) is not int)
         raise fail("E407", f"{field}[{i}]: {json.dumps(values[i])[:40]} is not an integer")
@@ -328,13 +305,13 @@ def _first_domains(data: Any) -> list[int]:
 
 def _plan(data: Any) -> Plan:
     """Makes the Plan of validated data; its columns are checked here."""
-    properties = schema()["properties"]
+    properties = schema_of("plan")["properties"]
     if data[_VERSION_KEY] == 1:
         data = {**data, "memory_domain": _first_domains(data)}
     parts: dict[str, Any] = {key: _column(key, data[key], properties) for key in _COLUMNS}
     for table, (make, names) in _TABLES.items():
         inner = properties[table]
-        inner = schema()["definitions"][inner["$ref"].rsplit("/", 1)[-1]]["properties"]
+        inner = schema_of("plan")["definitions"][inner["$ref"].rsplit("/", 1)[-1]]["properties"]
         parts[table] = make(*(_column(f"{table}.{k}", data[table][k], inner) for k in names))
     c = data["collective"]
     return Plan(

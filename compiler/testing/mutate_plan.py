@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hccc.ir import plan_json
 from hccc.ir.choices import Accumulate
+from hccc.ir.schema import schema_of
 
 Path = tuple[str, ...]
 PlanData = dict[str, Any]  # what `plan_json.dumps` writes
@@ -38,7 +38,7 @@ _OBJECTS: tuple[Any, ...] = (None, {}, {"name": "x", "text": "y"}, {"fuse": "non
 
 def leaves() -> list[Path]:
     """Lists every field of the schema that holds a value or a column of values."""
-    schema = plan_json.schema()
+    schema = schema_of("plan")
     found: list[Path] = []
     for key, field in schema["properties"].items():
         kind = _resolved(field)
@@ -52,13 +52,13 @@ def leaves() -> list[Path]:
 def _resolved(field: Any) -> Any:
     """Returns a field's own description: the one it refers to, or with a type if it has none."""
     if "$ref" in field:
-        return plan_json.schema()["definitions"][field["$ref"].rsplit("/", 1)[-1]]
+        return schema_of("plan")["definitions"][field["$ref"].rsplit("/", 1)[-1]]
     return {"type": "value", **field}
 
 
 def choices(path: Path) -> list[str]:
     """Lists the values that the schema allows for a field; none if it gives a range."""
-    properties = plan_json.schema()["properties"]
+    properties = schema_of("plan")["properties"]
     field = properties[path[0]]
     if len(path) > 1:
         field = _resolved(field)["properties"][path[1]]

@@ -30,7 +30,15 @@ def _operation(library: Catalogue, op: str) -> str:
     return found
 
 
-def installed(place: Path, platform: str) -> Path | None:
+def library_file(path: Path, dtypes: Sequence[str], ops: Sequence[str], platform: str) -> Path:
+    """Returns the file of a library: `path`, that of a platform in a directory where CMake has
+    installed some, or what is `built` of a directory of kernels. Raises as these."""
+    if path.is_file():
+        return path
+    return _installed(path, platform) or built(path, dtypes, ops, platform)
+
+
+def _installed(place: Path, platform: str) -> Path | None:
     """Finds a platform's library in a directory of shared libraries, as CMake installs them; None:
     it is another directory. Raises UserError E473 where there is not one for the platform."""
     files = [] if is_plain(place, PLAN_FILE) else sorted(place.glob("*.so"))

@@ -18,7 +18,7 @@ from hccc.ir.job import Job
 from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
-from hccc.runtime.communicator.kernels import built, installed
+from hccc.runtime.communicator.kernels import library_file
 from hccc.runtime.communicator.premul import PremulSum, end
 from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
@@ -187,12 +187,8 @@ class CommunicatorRank:
             made = LoadedJob(self.handle, self.rank, path, vendor, file, micro_batches)
             self._jobs.insert(0, made)
             return
-        library = path
-        if not path.is_file():
-            library = installed(path, self.platform) or built(
-                path, dtypes or ("float32",), ops, self.platform
-            )
-        self._call("CommLoad", str(library.resolve()).encode())
+        file_of = library_file(path, dtypes or ("float32",), ops, self.platform)
+        self._call("CommLoad", str(file_of.resolve()).encode())
 
     @property
     def jobs(self) -> tuple[LoadedJob, ...]:

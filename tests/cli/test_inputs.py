@@ -13,6 +13,7 @@ import pytest
 
 from hccc.driver import inputs
 from hccc.ir import plan_json
+from hccc.ir.schema import schema_of
 from tests.cli.commandline import Hccc
 from tests.marks import slow
 
@@ -145,7 +146,7 @@ def test_the_schema_and_the_checks_agree_on_the_length_of_a_source() -> None:
     from hccc.ir import names, plan_check
 
     assert names.MAX_SOURCE == plan_check.MAX_TEXT
-    assert plan_json.schema()["properties"]["source"]["maxLength"] == names.MAX_SOURCE
+    assert schema_of("plan")["properties"]["source"]["maxLength"] == names.MAX_SOURCE
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from hccc.base.diagnostics import UserError
 from hccc.ir import catalogue_json, plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.provenance import Cluster, Provenance
+from hccc.ir.schema import schema_of
 from tests.emit.catalogues import both, pair
 
 MADE = Provenance("0.1", {"tune": "fast", "slots": 2}, "hpds", Cluster("x.cluster", "define\n"))
@@ -71,12 +72,12 @@ def test_a_plan_alone_is_written_by_itself() -> None:
 
 def test_the_whole_schema_accepts_it_and_describes_every_field() -> None:
     whole = fastjsonschema.compile(
-        catalogue_json.schema(), handlers={"https": lambda _: plan_json.schema()}
+        schema_of("catalogue"), handlers={"https": lambda _: schema_of("plan")}
     )
     whole(data_of())
     whole(json.loads(catalogue_json.dumps(replace(both(), provenance=MADE))))
-    assert set(catalogue_json.schema()["properties"]) == {*data_of(), "provenance"}
-    fields = catalogue_json.schema()["definitions"]["range"]
+    assert set(schema_of("catalogue")["properties"]) == {*data_of(), "provenance"}
+    fields = schema_of("catalogue")["definitions"]["range"]
     assert set(fields["properties"]) == set(fields["required"]) == set(data_of()["ranges"][0])
 
 

@@ -22,6 +22,7 @@ from hccc.ir.digest import digest
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
+from hccc.ir.schema import schema_of
 from hccc.ir.topology import same
 from hccc.ir.transport import PURE
 from hccc.lang.cluster.load import load, parse
@@ -71,7 +72,7 @@ def test_round_trip(name: str, transport: Transport) -> None:
 @pytest.mark.parametrize("transport", list(PURE))
 @pytest.mark.parametrize("name", NAMES)
 def test_the_whole_schema_accepts_every_plan(name: str, transport: Transport) -> None:
-    fastjsonschema.compile(plan_json.schema())(data_of(name, transport))
+    fastjsonschema.compile(schema_of("plan"))(data_of(name, transport))
 
 
 def test_one_column_a_line() -> None:
@@ -81,7 +82,7 @@ def test_one_column_a_line() -> None:
 
 
 def test_the_schema_describes_every_field() -> None:
-    schema = plan_json.schema()
+    schema = schema_of("plan")
     assert set(schema["properties"]) == {*data_of(), "reductions"}
     assert set(schema["required"]) == {*data_of(), "reductions"} - {
         "grain",
@@ -276,14 +277,14 @@ def _integers(kind: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Lists the path of every integer outside the columns."""
     found: list[tuple[str, ...]] = []
     for key, inner in kind.get("properties", {}).items():
-        inner = plan_json.schema()["definitions"].get(inner.get("$ref", "").split("/")[-1], inner)
+        inner = schema_of("plan")["definitions"].get(inner.get("$ref", "").split("/")[-1], inner)
         if inner.get("type") == "integer" or inner.get("const") == 1:
             found.append((*path, key))
         found += _integers(inner, (*path, key))
     return found
 
 
-@pytest.mark.parametrize("path", _integers(plan_json.schema()), ids=".".join)
+@pytest.mark.parametrize("path", _integers(schema_of("plan")), ids=".".join)
 def test_integers_are_written_as_integers(path: tuple[str, ...]) -> None:
     """JSON Schema takes 2.0 for an integer, and Python takes True for 1."""
     data = data_of()
