@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.api.functions import explain as explain
     from hccc.api.functions import host_cluster as host_cluster
     from hccc.api.functions import load_cluster as load_cluster
+    from hccc.api.functions import load_job as load_job
     from hccc.api.functions import run as run
     from hccc.api.functions import show as show
     from hccc.api.functions import simulate as simulate
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.driver.compiled import CompiledProgram as CompiledProgram
     from hccc.driver.options import Options as Options
     from hccc.driver.outputs import Written as Written
+    from hccc.ir.job import Job as Job
     from hccc.ir.plan import Plan as Plan
     from hccc.ir.program import Program as Program
     from hccc.ir.topology import Topology as Topology
@@ -50,6 +52,8 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.predict.bounds import Bounds as Bounds
     from hccc.predict.difference import Difference as Difference
     from hccc.predict.explanation import Explanation as Explanation
+    from hccc.predict.job_explanation import JobExplanation as JobExplanation
+    from hccc.predict.jobs import JobSimulation as JobSimulation
     from hccc.predict.simulation import Call as Call
     from hccc.predict.simulation import Simulation as Simulation
     from hccc.predict.simulation import Sizes as Sizes
@@ -70,6 +74,7 @@ _NAMES = {
         "explain",
         "host_cluster",
         "load_cluster",
+        "load_job",
         "run",
         "show",
         "simulate",
@@ -81,6 +86,7 @@ _NAMES = {
     "hccc.driver.compiled": ("CheckedDirectory", "Compiled", "CompiledProgram"),
     "hccc.driver.options": ("Options",),
     "hccc.driver.outputs": ("Written",),
+    "hccc.ir.job": ("Job",),
     "hccc.ir.plan": ("Plan",),
     "hccc.ir.program": ("Program",),
     "hccc.ir.topology": ("Topology",),
@@ -90,6 +96,8 @@ _NAMES = {
     "hccc.predict.bounds": ("Bounds",),
     "hccc.predict.difference": ("Difference",),
     "hccc.predict.explanation": ("Explanation",),
+    "hccc.predict.job_explanation": ("JobExplanation",),
+    "hccc.predict.jobs": ("JobSimulation",),
     "hccc.predict.simulation": ("Call", "Simulation", "Sizes"),
     "hccc.proofs.proof": ("Proof",),
     "hccc.runtime.communicator.premul": ("premul_sum",),

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hccc.base.diagnostics import Source
+from hccc.base.diagnostics import Source, fail
 from hccc.driver import inputs
 from hccc.driver.assumed import common_cluster, tuned_for
 from hccc.driver.compilation import Where
 from hccc.driver.compiled import Compiled, LoadedDirectory
-from hccc.driver.inputs import ClusterInput, Input, opened
+from hccc.driver.inputs import ClusterInput, Input, JobInput, opened
 from hccc.driver.load import load
 from hccc.driver.options import Options, check_integer
 from hccc.ir.collective import OpType, collective_named
+from hccc.ir.job import Job
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -102,6 +103,35 @@ def simulated(
         simulation.check_cluster(given, known)
     compiled = compiled_of(given, known or common_cluster, options)
     return compiled, simulation.cluster_of(compiled, known)
+
+
+def job_and_cluster(
+    given: str | Path | Source | Job, cluster: Cluster | None
+) -> tuple[Job, Topology | None]:
+    """Returns a job, read and checked, and the cluster, if one is given.
+
+    Raises:
+        UserError: E407 it is no job; what `job_of` raises.
+    """
+    where, what = topology_of(cluster), opened(given)
+    if not isinstance(what, JobInput):
+        name = inputs.name_of(what)
+        raise fail("E407", f"{name}: not a job", help="`hccc builtin hetccl` writes one")
+    return inputs.job_of(what, where), where
+
+
+def job_on(given: Job, cluster: Cluster | None) -> tuple[Job, Topology]:
+    """Returns as `job_and_cluster` a job and the cluster that it is simulated on.
+
+    Raises:
+        UserError: also E424 without a cluster.
+    """
+    from hccc.predict.simulation import no_cluster
+
+    job, where = job_and_cluster(given, cluster)
+    if where is None:
+        raise no_cluster()
+    return job, where
 
 
 def drawn(

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from hccc.api.arguments import (
     Algorithm,
@@ -29,6 +29,8 @@ from hccc.api.arguments import (
     collective_of,
     compiled_of,
     drawn,
+    job_and_cluster,
+    job_on,
     paths_of,
     simulated,
     topology_of,
@@ -36,7 +38,7 @@ from hccc.api.arguments import (
 )
 from hccc.api.arguments import load_cluster as load_cluster
 from hccc.api.wording import python_words
-from hccc.base.diagnostics import fail
+from hccc.base.diagnostics import Source, fail
 from hccc.base.progress import OnPhase, reporting, tell
 from hccc.driver import assumed, inputs
 from hccc.driver.compiled import Compiled, LoadedDirectory
@@ -44,6 +46,7 @@ from hccc.driver.load import check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer, check_size
 from hccc.driver.pass_manager import OnPass, watching
 from hccc.ir.collective import collective_named
+from hccc.ir.job import Job
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
     from hccc.predict.bounds import Bounds
     from hccc.predict.difference import Difference
     from hccc.predict.explanation import Explanation
+    from hccc.predict.job_explanation import JobExplanation
+    from hccc.predict.jobs import JobSimulation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.synth.synthesis import SizesSynthesis, Synthesis
 
@@ -111,8 +116,13 @@ def compile(
         return renamed(load(one, options, topology, reschedule=reschedule), name)
 
 
-@python_words
-@reporting
+@overload
+def check(
+    algorithm: Job, *, cluster: Cluster | None = None, on_phase: OnPhase | None = None
+) -> Job: ...
+
+
+@overload
 def check(
     algorithm: Given,
     options: Options | None = None,
@@ -121,8 +131,21 @@ def check(
     reschedule: bool = False,
     on_phase: OnPhase | None = None,
     on_pass: OnPass | None = None,
-) -> Compiled:
-    """Proves an algorithm right, and returns the proofs with its plans.
+) -> Compiled: ...
+
+
+@python_words
+@reporting
+def check(
+    algorithm: Given | Job,
+    options: Options | None = None,
+    *,
+    cluster: Any = None,
+    reschedule: bool = False,
+    on_phase: OnPhase | None = None,
+    on_pass: OnPass | None = None,
+) -> Compiled | Job:
+    """Proves an algorithm right, and returns the proofs with its plans; of a job, the job.
 
     Of a directory of kernels the files are compared with what its plan emits, too (`sources`).
     What the plan emits is run on the host and compared with what the plan says (`validated`);
@@ -133,6 +156,9 @@ def check(
     Raises:
         UserError: the first proof that fails, or anything wrong with what is given.
     """
+    if isinstance(algorithm, Job):
+        _check_of_job(options=options, reschedule=reschedule, on_pass=on_pass)
+        return job_and_cluster(algorithm, cluster)[0]
     if isinstance(algorithm, Plan | Compiled):
         if cluster is not None or reschedule:
             raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
@@ -161,8 +187,35 @@ def _proved(compiled: Compiled) -> Compiled:
     return replace(compiled, proofs=proofs, catalogue_proofs=each)
 
 
+def _check_of_job(**given: object) -> None:
+    """Raises UserError E416 for arguments that have no effect on a job."""
+    if unused := [name for name, value in given.items() if value]:
+        raise fail("E416", f"{unused[0]} has no effect: this is a job", help="leave it out")
+
+
 @python_words
-@reporting
+def load_job(job: str | Path | Source, *, cluster: Cluster | None = None) -> Job:
+    """Reads a job from a file, or a text, and proves it.
+
+    cluster: whose vendor clusters it is over; a job's JSON has its own.
+
+    Raises:
+        UserError: E407 it is no job; E482 nothing says its vendor clusters; anything wrong with it.
+    """
+    return job_and_cluster(job, cluster)[0]
+
+
+@overload
+def simulate(
+    algorithm: Job,
+    sizes: Sequence[int | str] | Sizes | int | str = DEFAULT_SIZE,
+    *,
+    cluster: Cluster,
+    on_phase: OnPhase | None = None,
+) -> JobSimulation: ...
+
+
+@overload
 def simulate(
     algorithm: Given,
     sizes: Sequence[int | str] | Sizes | int | str = DEFAULT_SIZE,
@@ -172,11 +225,26 @@ def simulate(
     vs: bool | str = False,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
-) -> Simulation:
+) -> Simulation: ...
+
+
+@python_words
+@reporting
+def simulate(
+    algorithm: Given | Job,
+    sizes: Sequence[int | str] | Sizes | int | str = DEFAULT_SIZE,
+    call: Call | None = None,
+    *,
+    cluster: Cluster | None = None,
+    vs: bool | str = False,
+    options: Options | None = None,
+    on_phase: OnPhase | None = None,
+) -> Simulation | JobSimulation:
     """Predicts what calls take on a cluster.
 
     Args:
-        algorithm: what `compile` takes, a Plan, or what was compiled.
+        algorithm: what `compile` takes, a Plan, what was compiled, or a job, which has no `call`,
+            `vs` or `options`.
         sizes: bytes of each call, as nccl-tests counts them; one, several, or a range of them.
         call: window, micro-batch, protocol and what else a call may choose.
         cluster: None for the one that it was compiled for, or for common nodes (`compile`).
@@ -192,14 +260,28 @@ def simulate(
     from hccc.predict.simulation import Call, simulate_sizes
 
     each = _sizes(sizes)
+    if isinstance(algorithm, Job):
+        from hccc.predict.jobs import simulate_job
+
+        _check_of_job(call=call, vs=vs, options=options)
+        return simulate_job(*job_on(algorithm, cluster), each)
     compiled, where = simulated(algorithm, cluster, options)
     baselines = options or Options() if vs else None
     library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
     return simulate_sizes(compiled, where, each, call or Call(), baselines, library)
 
 
-@python_words
-@reporting
+@overload
+def explain(
+    algorithm: Job,
+    size: int | str = DEFAULT_SIZE,
+    *,
+    cluster: Cluster,
+    on_phase: OnPhase | None = None,
+) -> JobExplanation: ...
+
+
+@overload
 def explain(
     algorithm: Given,
     size: int | str = DEFAULT_SIZE,
@@ -208,7 +290,20 @@ def explain(
     cluster: Cluster | None = None,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
-) -> Explanation:
+) -> Explanation: ...
+
+
+@python_words
+@reporting
+def explain(
+    algorithm: Given | Job,
+    size: int | str = DEFAULT_SIZE,
+    call: Call | None = None,
+    *,
+    cluster: Cluster | None = None,
+    options: Options | None = None,
+    on_phase: OnPhase | None = None,
+) -> Explanation | JobExplanation:
     """Says why a call of `size` bytes takes its time on a cluster, and what would help.
 
     Takes and raises what `simulate` does.
@@ -217,6 +312,11 @@ def explain(
     from hccc.predict.simulation import Call
 
     size = check_size("size", size)
+    if isinstance(algorithm, Job):
+        from hccc.predict.job_explanation import explain_job
+
+        _check_of_job(call=call, options=options)
+        return explain_job(*job_on(algorithm, cluster), size)
     compiled, where = simulated(algorithm, cluster, options)
     call = call or Call()
     compiled = compiled.at(size, call.in_place)
@@ -325,7 +425,7 @@ def balance(speeds: Sequence[Speed], batch: int, *, least: int = 1) -> tuple[int
 @python_words
 @reporting
 def show(
-    subject: Given | Topology,
+    subject: Given | Topology | Job,
     what: str | None = None,
     *,
     size: int | str = DEFAULT_SIZE,
@@ -336,7 +436,7 @@ def show(
     """Draws one picture; its `svg` is the drawing.
 
     Args:
-        subject: a cluster or its file, or what `simulate` takes.
+        subject: a cluster or its file, or what `simulate` takes; of a job there is a timeline.
         what: `topology`, `dag`, `pipeline` or `timeline`; None for the pipeline of a program, and
             the topology of anything else.
         size: bytes of the call whose timeline is drawn.
@@ -349,8 +449,13 @@ def show(
     """
     from hccc.pictures import page
 
-    shown = drawn(subject, cluster, options)
     size = check_size("size", size)
+    if isinstance(subject, Job):
+        from hccc.pictures.job_timeline import draw_job
+
+        _check_of_job(options=options)
+        return draw_job(*job_on(subject, cluster), what, size)
+    shown = drawn(subject, cluster, options)
     if isinstance(shown, Topology):
         return page.draw_cluster(shown, what)
     return page.Subject(shown.at(size, False), topology_of(cluster), size).picture(what)

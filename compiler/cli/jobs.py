@@ -130,12 +130,11 @@ def draw(
     job: Job, t: Topology, output: Path | None, what: str | None, trace: Path | None, size: int
 ) -> None:
     """Draws the timeline of a call. Raises UserError E433 for what there is not of a job."""
-    from hccc.pictures.job_timeline import job_timeline
+    from hccc.pictures.job_timeline import draw_job
     from hccc.pictures.page import write_picture
-    from hccc.predict.jobs import simulate_job
 
-    if what not in (None, "timeline") or trace is not None or output is None:
+    if trace is not None or output is None:
         raise fail("E433", "of a job there is one picture", help="-o out.svg, its timeline")
     if output.suffix.lower() not in (".svg", ".png"):
         raise fail("E433", f"-o {output}: neither .svg nor .png", help="a job has no page")
-    write_picture(output, job_timeline(job, simulate_job(job, t, [size]).runs[0], t.name))
+    write_picture(output, draw_job(job, t, what, size))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hccc.base.diagnostics import fail
 from hccc.ir import text
 from hccc.ir.job import Job, JobOp
+from hccc.ir.topology import Topology
 from hccc.pictures import palette
 from hccc.pictures.canvas import SMALL, Picture, Sheet, settings, width_around, width_of
 from hccc.pictures.legend import LegendEntry, draw_legend
-from hccc.predict.jobs import JobRun
+from hccc.predict.jobs import JobRun, simulate_job
 
 LANE, WIDE, CLOSE = 0.26, 9.0, 0.004  # inches: a lane, all time, the least gap that is drawn
 _KINDS = {
@@ -85,3 +87,10 @@ def _bars(job: Job, run: JobRun, row: int, gap: float) -> list[_Bar]:
 def _tip(bar: _Bar) -> str:
     more = f" and {bar.tasks - 1} more" if bar.tasks > 1 else ""
     return f"{bar.tip}{more}: {text.time(bar.begin)} to {text.time(bar.end)}"
+
+
+def draw_job(job: Job, t: Topology, what: str | None, size: int) -> Picture:
+    """Simulates a call and draws its timeline. Raises UserError E433 for another picture."""
+    if what not in (None, "timeline"):
+        raise fail("E433", f"no {what}: of a job there is one picture", help="its timeline")
+    return job_timeline(job, simulate_job(job, t, [size]).runs[0], t.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hccc.base.shown import brief, preformatted
 from hccc.driver.facts import Facts
 from hccc.ir.job import Job, JobOp
 from hccc.ir.text import percent, size, time
@@ -21,6 +22,15 @@ class JobExplanation:
     job: Job
     cluster: str
     run: JobRun
+
+    def __repr__(self) -> str:
+        run = self.run
+        return brief(
+            self, f"{self.job.name}, {size(run.size)}, on {self.cluster}: {time(run.time)}"
+        )
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
 
     def crossing(self) -> dict[tuple[int, int], float]:
         """Returns the bytes that cross each border."""

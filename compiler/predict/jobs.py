@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
+from hccc.base.shown import brief, frame, preformatted
 from hccc.driver.facts import Facts
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective, OpType
@@ -63,6 +65,11 @@ class JobRun:
     library: tuple[float, ...]
     border: tuple[float, ...]
     tasks: tuple[JobTask, ...]
+
+    @property
+    def algbw(self) -> float:
+        """GB/s, as nccl-tests has it."""
+        return self.size / self.time / 1000
 
 
 class JobMachine:
@@ -226,6 +233,43 @@ class JobSimulation:
     runs: tuple[JobRun, ...]
     guessed: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.runs)} size{'s' * (len(self.runs) != 1)}"
+        return brief(
+            self, f"{self.job.name}: {self.job.collective.title}, on {self.cluster}, {sizes}"
+        )
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[JobRun]:
+        return iter(self.runs)
+
+    def records(self) -> list[dict[str, object]]:
+        """Returns a record for each size: name, size (bytes), time (µs), algbw and busbw (GB/s),
+        micro_batches, and of the busiest lanes the µs of library and border."""
+        factor = self.job.collective.bus_factor()
+        return [
+            {
+                "name": self.job.name,
+                "size": run.size,
+                "time": run.time,
+                "algbw": run.algbw,
+                "busbw": run.algbw * factor,
+                "micro_batches": run.batches,
+                "library": max(run.library),
+                "border": max(run.border),
+            }
+            for run in self.runs
+        ]
+
+    def to_frame(self) -> Any:
+        """Returns `records` as a DataFrame of pandas. Raises UserError E477 where there is none."""
+        return frame(self.records())
+
     def facts(self) -> Facts:
         """Returns all figures, for JSON."""
         c = self.job.collective
@@ -239,8 +283,8 @@ class JobSimulation:
                 {
                     "size": run.size,
                     "time": run.time,
-                    "algbw": run.size / run.time / 1000,
-                    "busbw": run.size / run.time / 1000 * c.bus_factor(),
+                    "algbw": run.algbw,
+                    "busbw": run.algbw * c.bus_factor(),
                     "micro_batches": run.batches,
                     "time_of_one": run.one,
                     "library": run.library,
@@ -264,9 +308,8 @@ class JobSimulation:
         for head in _HEAD:
             yield ("#" + _LINE.format(*head)[1:]).rstrip()
         for run in self.runs:
-            speed = run.size / run.time / 1000
             busy = f"{max(run.library):.2f}", f"{max(run.border):.2f}"
-            figures = f"{run.time:.2f}", f"{speed:.2f}", f"{speed * c.bus_factor():.2f}"
+            figures = (f"{x:.2f}" for x in (run.time, run.algbw, run.algbw * c.bus_factor()))
             yield _LINE.format(run.size, *figures, run.batches, *busy)
 
 
