@@ -231,9 +231,9 @@ def _check_places(
     if output is not None and not emit:
         new = not os.path.lexists(output) and os.access(output.parent, os.W_OK)
         if not new:
-            from hccc.emit.directory import check  # takes its time to load
+            from hccc.driver.outputs import check_directory  # takes its time to load
 
-            check(output)
+            check_directory(output)
     if page is None:
         return
     if page.suffix.lower() != ".html":

@@ -167,9 +167,9 @@ def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> Non
     if kind == "programs" and output is not None:
         check_directory(output.parent)
     if kind == "kernels" and output is not None:
-        from hccc.emit import directory
+        from hccc.driver import outputs
 
-        directory.check(output)
+        outputs.check_directory(output)
 
 
 def _one(

@@ -152,6 +152,11 @@ def write(
     return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
 
 
+def check_directory(output: Path) -> None:
+    """Checks before any work that kernels can be written there. Raises as `write` for the place."""
+    directory.check(output)
+
+
 def _check_cluster(new: Catalogue, place: Path) -> None:
     """Raises UserError E478 where a directory was made for a cluster that somebody gave, and the
     new one is for another or none."""

@@ -24,7 +24,7 @@ def site() -> hccc.Topology:
 
 @pytest.fixture(scope="module")
 def job(site: hccc.Topology) -> hccc.Job:
-    """HetCCL's job of an Allreduce, of its JSON, which knows its vendor clusters."""
+    """Reads HetCCL's job of an Allreduce from its JSON, which has its vendor clusters."""
     from hccc.ir import job_json
     from hccc.ir.collective import OpType
     from hccc.network.vendor_clusters import divisions
