@@ -94,7 +94,7 @@ class Lines:
     def __init__(self, work: Activity, tell: Callable[[str], None]) -> None:
         self._work, self._tell = work, tell
         self._told: tuple[str, str] | None = None  # what the last line was about
-        self.spoken()
+        self._last = work.clock()  # it said anything
 
     def look(self) -> None:
         """Tells of the work when its time has come."""
@@ -122,7 +122,7 @@ class Bar:
     def __init__(self, work: Activity) -> None:
         self._work = work
         self._bar: Progress | None = None
-        self.spoken()
+        self._last = work.clock()
 
     def look(self) -> None:
         """Shows the line when its time has come, and what has changed."""
