@@ -79,20 +79,9 @@ inline void check(hcccComm_t comm) {
 
 hccc_unique_id from(const hcccUniqueId &id);
 
-// Runs `body` and returns the result of what it throws. Keeps its text for hcccGetLastError, of the
-// communicator and of the thread, and fails the open group.
-template <class Body>
-hcccResult_t caught(hcccComm_t comm, const Body &body) {
-  const bool own = comm && comm->process.is_this();  // in a child its lock may never be free
-  const std::shared_ptr<LastError> error = own ? comm->last_error : nullptr;
-  const int rank = comm ? comm->of.rank() : -1;
-  const auto report = [&](hcccResult_t code, const std::string &text) {
-    if (error) error->set(text);
-    thread_error() = text;
-    group::failed(code, text);
-    HCCC_LOG(WARN, INIT, rank, "%s", text.c_str());
-    return code;
-  };
+// Runs `body`, and has `report` tell the code and the text of what it throws.
+template <class Body, class Report>
+hcccResult_t guarded(const Body &body, const Report &report) {
   try {
     body();
     return hcccSuccess;
@@ -103,6 +92,22 @@ hcccResult_t caught(hcccComm_t comm, const Body &body) {
   } catch (const std::exception &error) {
     return report(hcccInternalError, error.what());
   }
+}
+
+// Runs `body` and returns the result of what it throws. Keeps its text for hcccGetLastError, of the
+// communicator and of the thread, and fails the open group.
+template <class Body>
+hcccResult_t caught(hcccComm_t comm, const Body &body) {
+  const bool own = comm && comm->process.is_this();  // in a child its lock may never be free
+  const std::shared_ptr<LastError> error = own ? comm->last_error : nullptr;
+  const int rank = comm ? comm->of.rank() : -1;
+  return guarded(body, [&](hcccResult_t code, const std::string &text) {
+    if (error) error->set(text);
+    thread_error() = text;
+    group::failed(code, text);
+    HCCC_LOG(WARN, INIT, rank, "%s", text.c_str());
+    return code;
+  });
 }
 
 // Runs a collective operation in its turn among a communicator's calls: now, or with the open

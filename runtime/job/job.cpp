@@ -267,21 +267,11 @@ namespace {
 
 template <class Body>
 hcccResult_t caught(hccc_job *job, const Body &body) {
-  const auto report = [&](hcccResult_t code, const char *text) {
+  return guarded(body, [&](hcccResult_t code, const std::string &text) {
     if (job) job->error = text;
     thread_error() = text;
     return code;
-  };
-  try {
-    body();
-    return hcccSuccess;
-  } catch (const Error &error) {
-    return report(error.code, error.what());
-  } catch (const std::bad_alloc &) {
-    return report(hcccSystemError, "no memory");
-  } catch (const std::exception &error) {
-    return report(hcccSystemError, error.what());
-  }
+  });
 }
 
 void set_timeout(hccc_job &job, double timeout) {
