@@ -52,7 +52,7 @@ HCCC_FN bool hccc_reached(unsigned have, unsigned want) {
 }
 
 HCCC_FN bool hccc_arrived(const unsigned* flag, unsigned want) {
-  return hccc_reached(hccc_ld_relaxed(flag), want);
+  return hccc_reached(hccc_poll(flag), want);
 }
 
 // The fields of a fault record that depend on the wait.

@@ -14,7 +14,6 @@ struct hccc_pointers {
   hccc_T* place[k + d];
   hccc_value scale[hccc_op::multiplies ? k : 1];  // of each source
   long long offset;  // elements past the places
-  HCCC_FN bool sets(int) { return true; }  // whether this thread sets pointer i
   HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
   HCCC_METHOD void set_scale(int i, hccc_value by) { scale[i] = by; }
 };

@@ -25,7 +25,6 @@ static HCCC_SHARED hccc_word hccc_shared_scales[hccc_op::multiplies ? hccc_share
 template <int K, int D, bool few>
 struct hccc_pointer_array {
   hccc_T* place[K + D];
-  HCCC_FN bool sets(int) { return true; }
   HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
   HCCC_METHOD hccc_T* at(int i) const { return place[i]; }
   hccc_value scale[hccc_op::multiplies ? K : 1];
@@ -36,7 +35,6 @@ struct hccc_pointer_array {
 template <int K, int D>
 struct hccc_pointer_array<K, D, false> {
   static_assert(K + D <= hccc_shared_pointer_count, "more operands than HCCC_OPERANDS");
-  HCCC_FN bool sets(int i) { return hccc_thread() == i % hccc_threads; }
   HCCC_METHOD void set(int i, hccc_T* at) { hccc_shared_pointers[i] = at; }
   HCCC_METHOD hccc_T* at(int i) const { return hccc_shared_pointers[i]; }
   HCCC_METHOD void set_scale(int i, hccc_value by) {

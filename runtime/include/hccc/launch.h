@@ -16,25 +16,27 @@ HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
   return hccc_counter(b, b.rank, index);
 }
 
-// Finds the window of a rank that contains all of a buffer, and the buffer's offset in it; -1:
-// none.
-HCCC_FN int hccc_find_window(const hccc_rank& rank, const void* buffer, long long bytes,
-                             long long* at) {
-  for (int w = 0; w < rank.n_windows; ++w) {
-    const unsigned long long begin = reinterpret_cast<unsigned long long>(rank.windows[w].base);
-    const unsigned long long past = reinterpret_cast<unsigned long long>(buffer) - begin;
-    const unsigned long long room = static_cast<unsigned long long>(rank.windows[w].bytes);
-    *at = static_cast<long long>(past);
-    if (past <= room && static_cast<unsigned long long>(bytes) <= room - past) return w;
-  }
-  *at = 0;
-  return -1;
+// Where a buffer lies among the windows of its rank. window: -1: in none.
+struct hccc_found {
+  int window;
+  long long at;  // bytes past the window's beginning
+};
+
+// Notes that a window contains all of a buffer, if it does.
+HCCC_FN void hccc_look_in(hccc_found& found, int window, const hccc_window& in, const void* buffer,
+                          long long bytes) {
+  const unsigned long long begin = reinterpret_cast<unsigned long long>(in.base);
+  const unsigned long long past = reinterpret_cast<unsigned long long>(buffer) - begin;
+  const unsigned long long room = static_cast<unsigned long long>(in.bytes);
+  if (past <= room && static_cast<unsigned long long>(bytes) <= room - past)
+    found = {window, static_cast<long long>(past)};
 }
 
 // Returns the address of a buffer that another rank describes; null where only the network reaches
 // it.
 HCCC_FN void* hccc_resolve(const hccc_rank& rank, int window, long long at) {
-  if (window < 0 || window >= rank.n_windows || !rank.flags) return nullptr;
+  const bool reached = (window >= 0) & (window < rank.n_windows) & (rank.flags != nullptr);
+  if (!reached) return nullptr;
   const unsigned long long base = reinterpret_cast<unsigned long long>(rank.windows[window].base);
   return reinterpret_cast<void*>(base + static_cast<unsigned long long>(at));
 }
@@ -56,26 +58,32 @@ HCCC_FN unsigned long long hccc_scalar_of(const hccc_local& local) {
   return *static_cast<const hccc_word_of<size>::word*>(local.scalar_at);
 }
 
-// Writes this rank's notice, where its buffers are, into its own memory; by one thread. False:
-// peers touch a buffer that lies in no window.
-HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
-  const hccc_rank& own = b.p->ranks[b.rank];
-  hccc_notice* notice = hccc_notice_from(b, b.rank, b.rank);
-  const long long input = hccc_buffer_length(b, HCCC_INPUT_BLOCKS(b.rank), 0);
-  const long long output = hccc_buffer_length(b, HCCC_OUTPUT_BLOCKS(b.rank), 1);
-  notice->input_window = hccc_find_window(own, local.input, input, &notice->input);
-  notice->output_window = hccc_find_window(own, local.output, output, &notice->output);
-  notice->signature = b.p->signature;
-  notice->scalar = hccc_scalar_of(local);
-  const bool lost_input = local.input && input && notice->input_window < 0;
-  const bool lost_output = local.output && output && notice->output_window < 0;
+// Finds where this rank's buffers are, in each thread alike: the first windows that contain them.
+// False: peers touch a buffer that lies in no window. All windows are looked at, from the last to
+// the first, so that no load waits for the comparison before it.
+HCCC_FN bool hccc_make_notice(hccc_notice& notice, const hccc_block& b, const hccc_local& local) {
+  const hccc_rank own = b.p->ranks[b.rank];
+  const long long bytes_in = hccc_buffer_length(b, HCCC_INPUT_BLOCKS(b.rank), 0);
+  const long long bytes_out = hccc_buffer_length(b, HCCC_OUTPUT_BLOCKS(b.rank), 1);
+  hccc_found input = {-1, 0}, output = {-1, 0};
+  HCCC_UNROLL(4)
+  for (int w = own.n_windows - 1; w >= 0; --w) {
+    const hccc_window window = own.windows[w];
+    hccc_look_in(input, w, window, local.input, bytes_in);
+    hccc_look_in(output, w, window, local.output, bytes_out);
+  }
+  notice = {input.window, output.window, input.at, output.at, b.p->signature, hccc_scalar_of(local)};
+  const bool lost_input = local.input && bytes_in && input.window < 0;
+  const bool lost_output = local.output && bytes_out && output.window < 0;
   if (!HCCC_TOUCHES_PEERS || (!lost_input && !lost_output)) return true;
-  hccc_report(b, 0, 0, {HCCC_NOT_IN_WINDOW, lost_input ? 0 : 1, -1, 0});
+  if (hccc_thread() == 0)
+    hccc_report(b, 0, 0, {HCCC_NOT_IN_WINDOW, lost_input ? 0 : 1, -1, 0});
   return false;
 }
 
-// Sends this rank's notice to a neighbour, which says that it has started.
-HCCC_FN void hccc_send_notice(const hccc_block& b, int peer) {
+// Sends this rank's notice to a neighbour, which says that it has started. Over the network it goes
+// from this rank's own memory.
+HCCC_FN void hccc_send_notice(const hccc_block& b, int peer, const hccc_notice& notice) {
   const long long line = hccc_ready_at(hccc_this_shape) + b.rank;
 #if HCCC_NETWORK
   if (!hccc_reaches(b, peer)) {
@@ -87,14 +95,14 @@ HCCC_FN void hccc_send_notice(const hccc_block& b, int peer) {
     return hccc_submit(b, t);
   }
 #endif
-  *hccc_notice_from(b, peer, b.rank) = *hccc_notice_from(b, b.rank, b.rank);
+  *hccc_notice_from(b, peer, b.rank) = notice;
   hccc_st_release(hccc_counter(b, peer, line), b.launch);
 }
 
 // Notes where the buffers of a neighbour that has started are. False: it makes another call.
 HCCC_FN bool hccc_note_peer(const hccc_block& b, int peer) {
   const hccc_notice notice = *hccc_notice_from(b, b.rank, peer);
-  const hccc_rank& rank = b.p->ranks[peer];
+  const hccc_rank rank = b.p->ranks[peer];
   hccc_peer& found = const_cast<hccc_peer&>(b.peers[peer]);
   found.input = hccc_resolve(rank, notice.input_window, notice.input);
   found.output = hccc_resolve(rank, notice.output_window, notice.output);
@@ -105,8 +113,8 @@ HCCC_FN bool hccc_note_peer(const hccc_block& b, int peer) {
 }
 
 // Waits until all neighbours have raised their counters in the group at `group` to this launch.
-HCCC_FN bool hccc_await_neighbours(const hccc_block& b, long long group, int kind) {
-  bool ok = true;
+// False: the launch is lost, or was `ok` in some thread not.
+HCCC_FN bool hccc_await_neighbours(const hccc_block& b, long long group, int kind, bool ok = true) {
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
     const int peer = hccc_neighbour(b.rank, i);
@@ -117,11 +125,12 @@ HCCC_FN bool hccc_await_neighbours(const hccc_block& b, long long group, int kin
 }
 
 // Synchronises the first block of a rank with its neighbours' at the start of a launch.
-HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local) {
-  bool ok = true;
+HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, bool lost) {
+  hccc_notice notice;
+  bool ok = hccc_make_notice(notice, b, local) && !lost;
   if (hccc_thread() == 0) {
-    ok = hccc_write_notice(b, local);
-    const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output, hccc_scalar_of(local)};
+    if (HCCC_NETWORK) *hccc_notice_from(b, b.rank, b.rank) = notice;
+    const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output, notice.scalar};
   }
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
@@ -132,8 +141,11 @@ HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local) {
   if (hccc_barrier_any(!ok)) return false;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
-    hccc_send_notice(b, hccc_neighbour(b.rank, i));
-  return hccc_await_neighbours(b, hccc_ready_at(hccc_this_shape), HCCC_WAIT_READY);
+    hccc_send_notice(b, hccc_neighbour(b.rank, i), notice);
+  // The fault record may lie in the host's memory, which is far: a thread that hardly ever has a
+  // neighbour reads it while the others wait.
+  ok = hccc_thread() != hccc_threads - 1 || !hccc_ld_relaxed(&b.p->fault->claimed);
+  return hccc_await_neighbours(b, hccc_ready_at(hccc_this_shape), HCCC_WAIT_READY, ok);
 }
 
 // Synchronises them at its end: then no peer touches this rank's memory any more, nor its proxy.
@@ -170,10 +182,14 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
   return !hccc_barrier_any(!ok);
 }
 
-// Returns whether an earlier launch was lost and its fault was not reset.
-HCCC_FN bool hccc_is_lost(const hccc_block& b) {
-  const bool lost = hccc_thread() == 0 && hccc_ld_relaxed(&b.p->fault->claimed);
-  return hccc_barrier_any(lost);
+// The state of a block, in its line of the flags.
+struct hccc_state {
+  unsigned base, launch;  // of hccc_block, when the last launch ended
+  unsigned lost;          // of a rank's first block: a launch was, and its fault was not reset
+};
+
+HCCC_FN hccc_state* hccc_state_of(const hccc_block& b, int index) {
+  return reinterpret_cast<hccc_state*>(hccc_own(b, hccc_state_at(hccc_this_shape) + index));
 }
 
 // With a network these functions are long; without one, calls of them would make kernels spill.
@@ -183,12 +199,11 @@ HCCC_FN bool hccc_is_lost(const hccc_block& b) {
 #define HCCC_LAUNCH_FN HCCC_FN
 #endif
 
+// Where an earlier launch was lost, the first block sends no notice and lets no other go.
 HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
-  b.stopped = hccc_is_lost(b);
-  if (b.stopped) return;
-  const unsigned* state = hccc_own(b, hccc_state_at(hccc_this_shape) + index);
-  b.base = state[0];
-  b.launch = state[1] + 1;
+  const hccc_state state = *hccc_state_of(b, index);
+  b.base = state.base;
+  b.launch = state.launch + 1;
   b.peers = reinterpret_cast<const hccc_peer*>(hccc_own(b, hccc_peers_at(hccc_this_shape)));
 #if HCCC_NETWORK
   b.proxy_ring = hccc_usable_ring(local.proxy_ring);
@@ -197,21 +212,22 @@ HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;
   }
-  b.stopped = !hccc_start_together(b, local);
+  b.stopped = !hccc_start_together(b, local, state.lost != 0);
   if (!b.stopped && hccc_thread() == 0)
     hccc_st_release(hccc_own(b, hccc_go_at(hccc_this_shape)), b.launch);
 }
 
 HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
   hccc_barrier();
-  if (b.stopped) return;
-  if (hccc_thread() == 0) {
-    unsigned* state = hccc_own(b, hccc_state_at(hccc_this_shape) + index);
-    state[0] = b.base + b.p->batches;
-    state[1] = b.launch;
+  hccc_state* state = hccc_state_of(b, index);
+  if (hccc_thread() == 0 && !b.stopped) {
+    state->base = b.base + b.p->batches;
+    state->launch = b.launch;
     hccc_st_release(hccc_own(b, hccc_finished_at(hccc_this_shape) + index), b.launch);
   }
-  if (index == 0 && hccc_wait_for_blocks(b)) hccc_finish_together(b);
+  if (index != 0) return;
+  const bool done = !b.stopped && hccc_wait_for_blocks(b) && hccc_finish_together(b);
+  if (hccc_thread() == 0 && !done) state->lost = 1;
 }
 
 // Runs a block. Blocks of a rank are numbered thread block by thread block, channel by channel.

@@ -157,15 +157,6 @@ HCCC_FN long long hccc_user_offset(const hccc_block& b, const hccc_operand& o) {
   return hccc_block_place(b, o) + o.slot % HCCC_SUB * chunk + b.channel * b.p->part;
 }
 
-HCCC_FN hccc_T* hccc_in_user(const hccc_block& b, void* buffer, const hccc_operand& o) {
-  return static_cast<hccc_T*>(buffer) + hccc_user_offset(b, o);
-}
-
-HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
-  hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[rank].scratch);
-  return scratch + (slot * HCCC_CHANNELS + b.channel) * b.p->part;
-}
-
 #if HCCC_QUEUES > 0
 // Returns the slot of a message, in elements from the beginning of scratch. Queues that begin at a
 // rank lie after the queues that end there.
@@ -175,12 +166,6 @@ HCCC_FN long long hccc_slot_at(const hccc_block& b, int queue, unsigned message)
   return chunks * b.p->part + (first + (message & (HCCC_SLOTS - 1))) * b.p->micro;
 }
 
-HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsigned m) {
-  const bool away = HCCC_SENDS > 0 && o.own >= 0 && !hccc_reaches(b, o.rank);
-  const int rank = away ? b.rank : o.rank, queue = away ? HCCC_QUEUES + o.own : o.slot;
-  hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[rank].scratch);
-  return scratch + hccc_slot_at(b, queue, hccc_message(b, o, m));
-}
 #endif
 
 // Returns what a source's elements are multiplied by: send buffers hold what nothing has
@@ -190,20 +175,26 @@ HCCC_FN hccc_value hccc_scale_of(const hccc_block& b, const hccc_operand& o) {
   return hccc_dtype::up(hccc_of_bits<hccc_T>(b.peers[o.rank].scalar));
 }
 
-// Returns this channel's part of an operand's chunk.
-HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
-  const hccc_peer& r = b.peers[o.rank];
-  if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o);
-  if (o.buffer == HCCC_IN_SCRATCH) return hccc_in_scratch(b, o.rank, o.slot);
-  if (o.buffer == HCCC_IN_STAGE && b.p->in_place)
-    return hccc_in_scratch(b, o.rank, HCCC_SCRATCH + o.slot);
-  return hccc_in_user(b, r.input, o);
-}
-
-// Returns where micro-batch m of an operand begins.
+// Returns where micro-batch m of an operand begins: this channel's part of its chunk, or a slot of its
+// queue. One load of an address, whatever the buffer is, so that those of many operands overlap.
 HCCC_FN hccc_T* hccc_place(const hccc_block& b, const hccc_operand& o, unsigned m) {
+  const bool staged = o.buffer == HCCC_IN_STAGE && b.p->in_place;
+  const long long batch = static_cast<long long>(m) * b.p->micro;
+  const hccc_peer& peer = b.peers[o.rank];
+  void* const* base = o.buffer == HCCC_OUTPUT ? &peer.output : &peer.input;
+  long long at;
+  if (HCCC_SCRATCH + HCCC_STAGE > 0 && (staged || o.buffer == HCCC_IN_SCRATCH)) {
+    const long long slot = staged ? HCCC_SCRATCH + o.slot : o.slot;
+    base = &b.p->ranks[o.rank].scratch;
+    at = (slot * HCCC_CHANNELS + b.channel) * b.p->part + batch;
 #if HCCC_QUEUES > 0
-  if (o.buffer == HCCC_IN_QUEUE) return hccc_in_queue(b, o, m);
+  } else if (o.buffer == HCCC_IN_QUEUE) {
+    const bool away = HCCC_SENDS > 0 && o.own >= 0 && !hccc_reaches(b, o.rank);
+    base = &b.p->ranks[away ? b.rank : o.rank].scratch;
+    at = hccc_slot_at(b, away ? HCCC_QUEUES + o.own : o.slot, hccc_message(b, o, m));
 #endif
-  return hccc_part_of(b, o) + static_cast<long long>(m) * b.p->micro;
+  } else {
+    at = hccc_user_offset(b, o) + batch;
+  }
+  return static_cast<hccc_T*>(*base) + at;
 }

@@ -11,8 +11,11 @@
 //   hccc_thread, hccc_threads     this thread in its block, and how many there are
 //   hccc_barrier                  all threads of a block meet, memory included
 //   hccc_barrier_any(c)           the same, and whether c held for any of them
-//   hccc_ld_relaxed, hccc_ld_acquire, hccc_st_relaxed, hccc_st_release, hccc_claim
+//   hccc_ld_relaxed, hccc_st_relaxed, hccc_st_release, hccc_claim
 //                                 one 32-bit counter; claim turns 0 into 1, once
+//   hccc_poll                     loads a counter that is waited for
+//   hccc_acquire_polled           after the last poll: makes visible what its counter's releaser
+//                                 had stored
 //   hccc_count                    adds 1 to a counter and returns what it was
 //   hccc_clock                    time
 //   hccc_wait_once                one turn of a wait, and the state that it leaves (wait_state.h)
@@ -22,8 +25,8 @@
 //                                 becomes 0x7fff
 //
 // Memory model: the threads of a block store data, meet at a barrier, and one of them stores a
-// counter with release. A reader polls relaxed, loads once with acquire, its block meets, and
-// all its threads load the data. On sm_90 an acquire empties the SM's L1, so polls are relaxed.
+// counter with release. A reader polls it, acquires what it announces, its block meets, and all its
+// threads load the data.
 #pragma once
 
 #ifndef HCCC_SYSTEM_SCOPE

@@ -24,9 +24,11 @@ HCCC_FN unsigned hccc_ld_relaxed(const unsigned* flag) {
   return __atomic_load_n(flag, __ATOMIC_RELAXED);
 }
 
-HCCC_FN unsigned hccc_ld_acquire(const unsigned* flag) {
+HCCC_FN unsigned hccc_poll(const unsigned* flag) {
   return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
+
+HCCC_FN void hccc_acquire_polled() {}
 
 HCCC_FN void hccc_st_relaxed(unsigned* flag, unsigned value) {
   __atomic_store_n(flag, value, __ATOMIC_RELAXED);

@@ -87,8 +87,11 @@ HCCC_FN unsigned hccc_ld_relaxed(const unsigned* flag) {
   return __hip_atomic_load(flag, __ATOMIC_RELAXED, HCCC_SCOPE);
 }
 
-HCCC_FN unsigned hccc_ld_acquire(const unsigned* flag) {
-  return __hip_atomic_load(flag, __ATOMIC_ACQUIRE, HCCC_SCOPE);
+// Relaxed: an acquire would invalidate caches at each poll. The fence after the last makes it one,
+// by the rule of the language: a load, then a fence that acquires.
+HCCC_FN unsigned hccc_poll(const unsigned* flag) { return hccc_ld_relaxed(flag); }
+HCCC_FN void hccc_acquire_polled() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, HCCC_FENCE_SCOPE);
 }
 
 HCCC_FN void hccc_st_relaxed(unsigned* flag, unsigned value) {

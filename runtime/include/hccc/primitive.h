@@ -125,19 +125,46 @@ HCCC_FN void hccc_raise_signals(const hccc_block& b, const Primitive& p, unsigne
   }
 }
 
-// Sets the pointers to micro-batch m of every operand.
+// Returns operand i of the sources and then the destinations, as far as its place depends on it.
+template <int mode, int W, int K, int D, int N>
+HCCC_FN hccc_operand hccc_pick_operand(const hccc_primitive<mode, W, K, D, N>& p, int i) {
+  const bool source = i < K;
+  const int at = source ? i : i - K;
+  const auto pick = [&](auto field) {
+    const auto of_source = hccc_pick(p.from.item, source ? at : 0, field);
+    const auto of_destination = hccc_pick(p.to.item, source ? 0 : at, field);
+    return source ? of_source : of_destination;
+  };
+  hccc_operand o{};
+  o.buffer = pick(&hccc_operand::buffer);
+  o.rank = pick(&hccc_operand::rank);
+  o.slot = pick(&hccc_operand::slot);
+#if HCCC_QUEUES > 0
+  o.message = pick(&hccc_operand::message);
+  o.own = pick(&hccc_operand::own);
+#endif
+  return o;
+}
+
+// Sets the pointers to micro-batch m of every operand. Each thread finds all that it keeps; of those
+// in shared memory thread i finds the ith, all at the same time.
 template <int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_set_pointers(hccc_pointers<K, D>& pointers, const hccc_block& b,
                                const hccc_primitive<mode, W, K, D, N>& p, unsigned m) {
-  HCCC_UNROLL(K)
-  for (int k = 0; k < K; ++k)
-    if (pointers.sets(k)) {
-      pointers.set(k, hccc_place(b, p.from.item[k], m));
-      if constexpr (hccc_op::multiplies) pointers.set_scale(k, hccc_scale_of(b, p.from.item[k]));
-    }
-  HCCC_UNROLL(D)
-  for (int d = 0; d < D; ++d)
-    if (pointers.sets(K + d)) pointers.set(K + d, hccc_place(b, p.to.item[d], m));
+  const auto set = [&](int i, const hccc_operand& o) {
+    pointers.set(i, hccc_place(b, o, m));
+    if constexpr (hccc_op::multiplies)
+      if (i < K) pointers.set_scale(i, hccc_scale_of(b, o));
+  };
+  if constexpr (hccc_pointers<K, D>::few) {
+    HCCC_UNROLL(K)
+    for (int k = 0; k < K; ++k) set(k, p.from.item[k]);
+    HCCC_UNROLL(D)
+    for (int d = 0; d < D; ++d) set(K + d, p.to.item[d]);
+  } else {
+    HCCC_UNROLL(1)
+    for (int i = hccc_thread(); i < K + D; i += hccc_threads) set(i, hccc_pick_operand(p, i));
+  }
   pointers.offset = 0;
 }
 

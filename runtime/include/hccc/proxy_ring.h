@@ -49,7 +49,7 @@ HCCC_FN bool hccc_wait_for_proxy(const hccc_block& b, const unsigned* counter, u
       hccc_report(b, hccc_ld_relaxed(counter), want, {HCCC_WAIT_PROXY, peer, -1, 0});
     if (state == HCCC_EXPIRED || state == HCCC_LAUNCH_LOST) return false;
   }
-  hccc_ld_acquire(counter);
+  hccc_acquire_polled();
   return true;
 }
 

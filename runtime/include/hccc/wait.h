@@ -27,6 +27,6 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
       extension = newest;
     } while (!hccc_arrived(flag, want));
   }
-  hccc_ld_acquire(flag);
+  hccc_acquire_polled();
   return true;
 }
