@@ -1,13 +1,12 @@
-"""sass: what kernels for NVIDIA cost, read from their machine code: registers, spills, loops, fences.
+"""sass: what kernels for NVIDIA cost, read from their machine code.
 
 Bytes in flight are those of the loads of global memory that a thread has issued before an
-instruction uses the first of them; a loop's are the most along its body, in the order of addresses.
+instruction uses the first of them; a loop's are the most along its body, in the order of its code.
 
-The depth of an instruction is the number of loads on which what it reads, or whether it is executed,
-depends: a thread waits for so many one after the other. It is the most over the paths without their
-loops' ways back, where each wait finds at its first poll what it waits for; what goes through shared
-memory is as deep as anything stored there before.
-Time: linear in the instructions.
+The depth of an instruction is the number of loads on which what it reads depends, or whether it is
+executed: a thread waits for so many one after the other. It is the most over the paths without
+their loops' ways back, where each wait finds at its first poll what it waits for; what goes through
+shared memory is as deep as anything stored there before. Time: linear in the instructions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What kernels for NVIDIA cost, counted in their machine code; and that tests/sass.py counts right."""
+"""What kernels for NVIDIA cost, counted in their machine code; what tests/sass.py counts."""
 
 from __future__ import annotations
 
