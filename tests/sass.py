@@ -118,7 +118,7 @@ class Function:
                 yield to, at
 
     def is_flag_store(self, at: int) -> bool:
-        """Whether the instruction stores a counter that other blocks or ranks poll."""
+        """Returns whether the instruction stores a counter that other blocks or ranks poll."""
         return self.code[at].name.startswith("STG.E.STRONG")
 
     def rare(self) -> set[int]:
@@ -134,7 +134,7 @@ class Function:
         return found
 
     def _loop(self, of: tuple[int, int]) -> Loop:
-        return loop_of(self.code[of[0] : of[1] + 1])
+        return loop_of(self.code[of[0] : of[1] + 1], of[1] + 1)
 
     def moving(self) -> list[Loop]:
         """Lists the innermost loops that load 16 bytes at a time, in the order of addresses."""
@@ -150,16 +150,20 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What one turn of a loop does, in instructions, and the most bytes that are in flight."""
+    """What one turn of a loop does, in instructions, and the most bytes that are in flight.
+
+    end: the instruction after it.
+    """
 
     instructions: int
     wide_loads: int
     wide_stores: int
     local: int  # of spilled registers
     in_flight: int
+    end: int
 
 
-def loop_of(code: tuple[Instruction, ...]) -> Loop:
+def loop_of(code: tuple[Instruction, ...], end: int) -> Loop:
     """Counts a loop's body."""
     live, of, most = dict[int, int](), dict[str, int](), 0
     for at, i in enumerate(code):
@@ -179,6 +183,7 @@ def loop_of(code: tuple[Instruction, ...]) -> Loop:
         sum(i.base in {"ST", "STG"} and i.words >= 4 for i in code),
         sum(i.base in {"LDL", "STL"} for i in code),
         most,
+        end,
     )
 
 

@@ -19,7 +19,11 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
-_INSTRUCTION = re.compile(r'asm\("([\w.]+) %0, %1;" : "=\w"\((\w+)\) : "\w"\((\w+)\)\);')
+_INSTRUCTION = re.compile(
+    r'asm\("([\w.]+) %0, %1(?:, %2)?;" : "=\w"\((\w+)\) : "\w"\((\w+)\)(?:, "\w"\((\w+)\))?\);'
+)
+_CONVERSIONS = ("hccc_half_up", "hccc_half_down")
+_PAIRS = ("hccc_halves_down", "hccc_brains_down")  # of CUDA's port
 
 
 def functions(target: str, *names: str) -> str:
@@ -32,11 +36,15 @@ def functions(target: str, *names: str) -> str:
 
 
 def conversions(target: str) -> str:
-    """Returns the text of a port's float16 conversions, with functions for PTX's instructions."""
-    return _INSTRUCTION.sub(
-        lambda m: f"{m[2]} = ptx_{m[1].replace('.', '_')}({m[3]});",
-        functions(target, "hccc_half_up", "hccc_half_down"),
+    """Returns the text of a port's conversions, with functions for PTX's instructions."""
+    pairs = _PAIRS if target == "cuda" else ()
+    text = _INSTRUCTION.sub(
+        lambda m: (
+            f"{m[2]} = ptx_{m[1].replace('.', '_')}({', '.join(filter(None, m.group(3, 4)))});"
+        ),
+        functions(target, *_CONVERSIONS, *pairs),
     )
+    return f"#define HCCC_PAIRS {int(bool(pairs))}\n{text}"
 
 
 def headers(target: str, place: Path) -> None:

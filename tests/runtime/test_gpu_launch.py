@@ -277,7 +277,7 @@ def test_calls_that_cannot(world: GpuRanks, change: dict[str, Any], status: int)
 
 
 def test_after_a_fault_a_launch_does_nothing(world: GpuRanks) -> None:
-    """The first after it notes that there is one, the next ones also leave the flags as they are."""
+    """The first after it notes that there is one; the next leave the flags as they are, too."""
     world.fault.claimed, world.fault.kind = 1, WaitKind.ABORTED
     assert world.launch() == OK
     before = [flags.copy() for flags in world.flags]

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
+from hccc.emit.kernels import source
+from hccc.lang.transfer import load as transfer
 from tests import sass
 from tests.runtime.handwritten import INCLUDE
 from tests.runtime.test_gpu_compile import kernel_text
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 needs_tools = pytest.mark.skipif(
     shutil.which("nvcc") is None or sass.disassembler() is None, reason="no nvcc or no nvdisasm"
@@ -52,14 +58,21 @@ def test_what_only_a_long_wait_executes_does_not_count() -> None:
     assert sass.depths(f)[:8] == [0] * 8
 
 
+def compiled(text: str, place: Path, *options: str) -> tuple[sass.Function, sass.Used]:
+    """Compiles a kernel for sm_90; returns its code and what the module uses."""
+    source, cubin = place / "kernel.cu", place / "kernel.cubin"
+    source.write_text(text)
+    command = ["nvcc", "-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v"]
+    command += [f"-I{INCLUDE}", *options, str(source), "-o", str(cubin)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    kernel = next(f for f in sass.functions(cubin) if f.name == "hccc_kernel")
+    return kernel, sass.used(done.stderr)
+
+
 @needs_tools
 def test_a_launch_is_entered_by_few_loads_one_after_the_other(tmp_path: Path) -> None:
     """The first fence is that of the notice; those after it let blocks go and raise a signal."""
-    source, cubin = tmp_path / "kernel.cu", tmp_path / "kernel.cubin"
-    source.write_text(kernel_text(8, 8, inline=1))
-    command = ["nvcc", "-std=c++17", "-O3", "-arch=sm_90", "-cubin", f"-I{INCLUDE}"]
-    subprocess.run([*command, str(source), "-o", str(cubin)], check=True, timeout=300)
-    kernel = next(f for f in sass.functions(cubin) if f.name == "hccc_kernel")
+    kernel, used = compiled(kernel_text(8, 8, inline=1), tmp_path)
     depth = sass.depths(kernel)
     fences = [at for at, i in enumerate(kernel.code) if i.base == "MEMBAR"]
     announced = next(at for at in range(fences[0], len(kernel.code)) if kernel.is_flag_store(at))
@@ -68,3 +81,50 @@ def test_a_launch_is_entered_by_few_loads_one_after_the_other(tmp_path: Path) ->
     assert kernel.count("STS") == 1, "each thread stores one operand's place"
     polls = sum(i.name.startswith("LDG.E.STRONG") for i in kernel.code[: fences[0]])
     assert polls <= 4, "before the notice only a block that waits to go polls"
+    check(kernel, used, 8, 66)
+
+
+def check(kernel: sass.Function, used: sass.Used, sources: int, most: int) -> None:
+    """Checks a kernel of one primitive: its loop's instructions, what is in flight, registers."""
+    (loop,) = kernel.moving()
+    assert loop.instructions <= most
+    assert loop.in_flight >= (144 if sources == 9 else 128)
+    assert loop.local == 0 and used.spills == 0
+    assert used.registers <= 128
+    # What the loop leaves over is one turn whose packs may be missing.
+    after = kernel.code[loop.end :]
+    packs = sum(i.loads and i.words == 4 for i in after)
+    assert packs * 16 >= (128 if loop.wide_loads > sources else 0)
+
+
+BODIES = [
+    ("float32", 1, 1, 24),
+    ("float32", 2, 1, 44),
+    ("float32", 9, 1, 58),
+    ("bfloat16", 2, 1, 144),
+    ("bfloat16", 8, 8, 165),
+    ("bfloat16", 9, 9, 185),
+    ("float16", 4, 1, 146),
+    ("float16", 8, 8, 165),
+]
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "sources", "destinations", "most"), BODIES)
+def test_bodies_keep_many_bytes_in_flight(
+    dtype: str, sources: int, destinations: int, most: int, tmp_path: Path
+) -> None:
+    text = kernel_text(sources, destinations, inline=1)
+    kernel, used = compiled(text, tmp_path, f"-DHCCC_DTYPE={dtype}")
+    check(kernel, used, sources, most)
+
+
+@needs_tools
+@pytest.mark.slow
+def test_many_primitives_spill_little(tmp_path: Path) -> None:
+    text = transfer.read(EXAMPLES / "hm_allreduce.rccl")
+    plan = driver.compile_text(text, Options()).plan
+    kernel, used = compiled(source.cuda(plan), tmp_path)
+    assert used.spills <= 128 and used.registers <= 128
+    assert all(loop.local == 0 for loop in kernel.moving())

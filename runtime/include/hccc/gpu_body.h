@@ -1,8 +1,8 @@
 // gpu_body.h: reduceCopy(k sources -> d destinations) by all threads of a block.
 //
-// 16 bytes a load where every address allows it, and about 64 bytes in flight per thread for any
-// k: sources are read in groups, so that a thread needs no more than 64 registers. Elements are read
-// and written as words; those that a primitive reduces are converted in registers.
+// 16 bytes a load where every address allows it, and as many in flight per thread, for any k, as its
+// registers hold: packs of few sources, or one of each, or of many sources a group after the other.
+// Elements are read and written as words; those that a primitive reduces are converted in registers.
 #pragma once
 
 #include "types.h"
@@ -10,10 +10,11 @@
 constexpr int hccc_pack = 16 / sizeof(hccc_T);  // elements in 16 bytes
 // Loads of 16 bytes in flight per thread; sixteen sums, or those of a wider type, need registers too.
 constexpr bool hccc_large_sums = sizeof(hccc_T) == 1 || sizeof(hccc_value) >= 4 * sizeof(hccc_T);
-constexpr int hccc_loads = hccc_large_sums ? 2 : 4;
+constexpr bool hccc_many_registers = HCCC_THREADS * hccc_blocks_per_unit <= 512;  // 128
+constexpr int hccc_loads = (hccc_large_sums ? 2 : 4) * (hccc_many_registers ? 2 : 1);
 
 // Pointers beyond this many live in shared memory instead of registers.
-constexpr int hccc_register_pointers = 3;
+constexpr int hccc_register_pointers = hccc_many_registers ? 5 : 3;
 #ifndef HCCC_OPERANDS  // of the primitive that has most
 #define HCCC_OPERANDS (HCCC_RANKS < 254 ? 2 * HCCC_RANKS + 4 : 512)
 #endif
@@ -49,7 +50,8 @@ template <int k, int d>
 struct hccc_pointers : hccc_pointer_array<k, d, (k + d <= hccc_register_pointers)> {
   static constexpr int K = k, D = d;
   static constexpr bool few = k + d <= hccc_register_pointers;
-  static constexpr int group = k == 1 ? 1 : k <= hccc_loads ? k - 1 : hccc_loads;  // read at once
+  static constexpr bool all = k <= hccc_loads + 1;            // sources are read at once
+  static constexpr int group = all ? k : hccc_loads;            // or so many of them
   static constexpr int unroll = k >= hccc_loads ? 1 : hccc_loads / k;  // packs of each of them
   long long offset;                                              // elements past the places
   HCCC_METHOD hccc_T* get(int i) const { return this->at(i) + offset; }
@@ -72,21 +74,67 @@ HCCC_FN hccc_value hccc_scaled([[maybe_unused]] const Pointers& pointers, [[mayb
   else return x;
 }
 
+// Whether two values of a type are converted by one instruction, and how.
+template <class D>
+struct hccc_pair {
+  static constexpr bool at_once = false;
+};
+#if defined(HCCC_PAIRS) && HCCC_PAIRS
+template <>
+struct hccc_pair<hccc_half> {
+  static constexpr bool at_once = true;
+  HCCC_FN unsigned down(float low, float high) { return hccc_halves_down(low, high); }
+};
+template <>
+struct hccc_pair<hccc_brain> {
+  static constexpr bool at_once = true;
+  HCCC_FN unsigned down(float low, float high) { return hccc_brains_down(low, high); }
+};
+#endif
+
+template <class D>
+struct hccc_is_brain {
+  static constexpr bool value = false;
+};
+template <>
+struct hccc_is_brain<hccc_brain> {
+  static constexpr bool value = true;
+};
+
+// Converts 16 bytes to values. A bfloat16 is the upper half of a word: no half is taken out of it.
 template <class Pointers>
 HCCC_FN hccc_values hccc_up(const Pointers& pointers, int k, hccc_words w) {
-  const hccc_elements e = __builtin_bit_cast(hccc_elements, w);
   hccc_values v;
+  if constexpr (hccc_is_brain<hccc_dtype>::value) {
+    HCCC_UNROLL(hccc_pack)
+    for (int i = 0; i < hccc_pack; ++i) {
+      const unsigned word = w.word[i / 2], bits = i % 2 ? word & 0xffff0000u : word << 16;
+      v.item[i] = hccc_scaled(pointers, k, hccc_float_of(bits));
+    }
+    return v;
+  }
+  const hccc_elements e = __builtin_bit_cast(hccc_elements, w);
   HCCC_UNROLL(hccc_pack)
   for (int i = 0; i < hccc_pack; ++i) v.item[i] = hccc_scaled(pointers, k, hccc_dtype::up(e.item[i]));
   return v;
 }
 
-template <int mode>
+template <int mode, class D = hccc_dtype>
 HCCC_FN hccc_words hccc_down(const hccc_values& v) {
-  hccc_elements e;
-  HCCC_UNROLL(hccc_pack)
-  for (int i = 0; i < hccc_pack; ++i) e.item[i] = hccc_dtype::down(hccc_finish<mode>(v.item[i]));
-  return __builtin_bit_cast(hccc_words, e);
+  if constexpr (hccc_pair<D>::at_once) {
+    hccc_words w;
+    HCCC_UNROLL(4)
+    for (int i = 0; i < 4; ++i)
+      w.word[i] = hccc_pair<D>::down(hccc_finish<mode>(v.item[2 * i]),
+                                     hccc_finish<mode>(v.item[2 * i + 1]));
+    return w;
+  } else {
+    hccc_elements e;
+    HCCC_UNROLL(hccc_pack)
+    for (int i = 0; i < hccc_pack; ++i)
+      e.item[i] = hccc_dtype::down(hccc_finish<mode>(v.item[i]));
+    return __builtin_bit_cast(hccc_words, e);
+  }
 }
 
 HCCC_FN void hccc_combine(hccc_values& sum, const hccc_values& v) {
@@ -94,67 +142,97 @@ HCCC_FN void hccc_combine(hccc_values& sum, const hccc_values& v) {
   for (int i = 0; i < hccc_pack; ++i) sum.item[i] = hccc_op::apply(sum.item[i], v.item[i]);
 }
 
-template <class Pointers>
-HCCC_FN void hccc_store(const Pointers& pointers, unsigned pack, hccc_words w) {
-  HCCC_UNROLL(Pointers::few ? Pointers::D : 1)
-  for (int d = 0; d < Pointers::D; ++d)
-    hccc_st16(reinterpret_cast<hccc_words*>(pointers.get(Pointers::K + d)) + pack, w);
-}
+// The packs of a turn of the loop: `first`, and every hccc_threads from there that is below `end`.
+// whole: all U are.
+template <bool whole>
+struct hccc_turn {
+  unsigned first, end;
+  HCCC_METHOD bool has(int u) const { return whole || first + u * hccc_threads < end; }
+};
 
-// Loads U packs of source k.
-template <int U, class Pointers>
-HCCC_FN void hccc_load(hccc_words (&got)[U], const Pointers& pointers, int k, unsigned pack) {
-  const hccc_words* from = reinterpret_cast<hccc_words*>(pointers.get(k)) + pack;
-  HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u) got[u] = hccc_ld16(from + u * hccc_threads);
-}
-
-template <int U, class Pointers>
-HCCC_FN void hccc_copy_packs(const Pointers& pointers, unsigned pack) {
-  static_assert(Pointers::K == 1, "a primitive that does not reduce has one source");
-  hccc_words got[U];
-  hccc_load(got, pointers, 0, pack);
-  HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u) hccc_store(pointers, pack + u * hccc_threads, got[u]);
-}
-
-// Combines a group of sources, from number k on, into the sums; loads come first.
-template <int U, class Pointers>
-HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Pointers& pointers, int k,
-                                unsigned pack) {
-  hccc_words got[Pointers::group][U];
-  HCCC_UNROLL(Pointers::group)
-  for (int g = 0; g < Pointers::group; ++g)
-    if (k + g < Pointers::K) hccc_load(got[g], pointers, k + g, pack);
-  HCCC_UNROLL(Pointers::group)
-  for (int g = 0; g < Pointers::group; ++g) {
-    if (k + g >= Pointers::K) continue;
+// Loads the packs of a turn of n sources from number k on. Pointers come first, since no load of
+// shared memory is moved across those of packs.
+template <int n, int U, class Pointers, class Turn>
+HCCC_FN void hccc_load(hccc_words (&got)[n][U], const Pointers& pointers, int k, const Turn& turn) {
+  const hccc_words* from[n];
+  HCCC_UNROLL(n)
+  for (int g = 0; g < n; ++g) {
+    const int source = k + g < Pointers::K ? k + g : 0;
+    from[g] = reinterpret_cast<const hccc_words*>(pointers.get(source)) + turn.first;
+  }
+  HCCC_UNROLL(n)
+  for (int g = 0; g < n; ++g) {
     HCCC_UNROLL(U)
-    for (int u = 0; u < U; ++u) hccc_combine(sum[u], hccc_up(pointers, k + g, got[g][u]));
+    for (int u = 0; u < U; ++u) {
+      got[g][u] = {};
+      if (k + g < Pointers::K && turn.has(u)) got[g][u] = hccc_ld16(from[g] + u * hccc_threads);
+    }
   }
 }
 
-template <int mode, int U, class Pointers>
-HCCC_FN void hccc_reduce_packs(const Pointers& pointers, unsigned pack) {
-  static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
-  hccc_words own[U];
-  hccc_values sum[U];
-  hccc_load(own, pointers, 0, pack);
-  HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u) sum[u] = hccc_up(pointers, 0, own[u]);
-  HCCC_UNROLL(1)
-  for (int k = 1; k < Pointers::K; k += Pointers::group) hccc_combine_group(sum, pointers, k, pack);
-  HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u)
-    hccc_store(pointers, pack + u * hccc_threads, hccc_down<mode>(sum[u]));
+// Stores the packs of a turn to all destinations.
+template <int U, class Pointers, class Turn>
+HCCC_FN void hccc_store(const Pointers& pointers, const Turn& turn, const hccc_words (&got)[U]) {
+  HCCC_UNROLL(Pointers::D <= 16 ? Pointers::D : 1)
+  for (int d = 0; d < Pointers::D; ++d) {
+    hccc_words* to = reinterpret_cast<hccc_words*>(pointers.get(Pointers::K + d)) + turn.first;
+    HCCC_UNROLL(U)
+    for (int u = 0; u < U; ++u)
+      if (turn.has(u)) hccc_st16(to + u * hccc_threads, got[u]);
+  }
 }
 
-template <int mode, int U, class Pointers>
-HCCC_FN void hccc_move_packs(const Pointers& pointers, unsigned pack) {
+template <int U, class Pointers, class Turn>
+HCCC_FN void hccc_copy_packs(const Pointers& pointers, const Turn& turn) {
+  static_assert(Pointers::K == 1, "a primitive that does not reduce has one source");
+  hccc_words got[1][U];
+  hccc_load(got, pointers, 0, turn);
+  hccc_store(pointers, turn, got[0]);
+}
+
+// Combines n sources that were loaded, from number k on, into the sums; the first begins them.
+template <int n, int U, class Pointers>
+HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Pointers& pointers, int k,
+                                const hccc_words (&got)[n][U]) {
+  HCCC_UNROLL(n)
+  for (int g = 0; g < n; ++g) {
+    if (k + g >= Pointers::K) continue;
+    HCCC_UNROLL(U)
+    for (int u = 0; u < U; ++u) {
+      const hccc_values value = hccc_up(pointers, k + g, got[g][u]);
+      if (k + g == 0) sum[u] = value;
+      else hccc_combine(sum[u], value);
+    }
+  }
+}
+
+template <int mode, int U, class Pointers, class Turn>
+HCCC_FN void hccc_reduce_packs(const Pointers& pointers, const Turn& turn) {
+  static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
+  constexpr int n = Pointers::group;
+  hccc_values sum[U];
+  hccc_words got[n][U];
+  hccc_load(got, pointers, 0, turn);
+  hccc_combine_group(sum, pointers, 0, got);
+  if constexpr (!Pointers::all) {
+    HCCC_UNROLL(1)
+    for (int k = n; k < Pointers::K; k += n) {
+      hccc_load(got, pointers, k, turn);
+      hccc_combine_group(sum, pointers, k, got);
+    }
+  }
+  hccc_words result[U];
+  HCCC_UNROLL(U)
+  for (int u = 0; u < U; ++u) result[u] = hccc_down<mode>(sum[u]);
+  hccc_store(pointers, turn, result);
+}
+
+template <int mode, int U, class Pointers, class Turn>
+HCCC_FN void hccc_move_packs(const Pointers& pointers, const Turn& turn) {
   if constexpr (hccc_computes(mode))
-    hccc_reduce_packs<mode, U>(pointers, pack);
+    hccc_reduce_packs<mode, U>(pointers, turn);
   else
-    hccc_copy_packs<U>(pointers, pack);
+    hccc_copy_packs<U>(pointers, turn);
 }
 
 HCCC_FN hccc_word hccc_word_at(const hccc_T* at) {
@@ -209,10 +287,7 @@ HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
   unsigned pack = hccc_thread();
   HCCC_UNROLL(1)
   for (; pack + (U - 1) * hccc_threads < packs; pack += U * hccc_threads)
-    hccc_move_packs<mode, U>(pointers, pack);
-  if constexpr (U > 1) {
-    HCCC_UNROLL(1)
-    for (; pack < packs; pack += hccc_threads) hccc_move_packs<mode, 1>(pointers, pack);
-  }
+    hccc_move_packs<mode, U>(pointers, hccc_turn<true>{pack, packs});
+  if (U > 1 && pack < packs) hccc_move_packs<mode, U>(pointers, hccc_turn<false>{pack, packs});
   hccc_move_elements<mode>(pointers, packs * hccc_pack, n);
 }

@@ -75,6 +75,20 @@ HCCC_FN unsigned short hccc_half_down(float x) {
   return bits;
 }
 
+// Convert two floats, the first to the lower half. A NaN becomes 0x7fff.
+#define HCCC_PAIRS (__CUDA_ARCH__ >= 800)
+HCCC_FN unsigned hccc_halves_down(float low, float high) {
+  unsigned bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
+HCCC_FN unsigned hccc_brains_down(float low, float high) {
+  unsigned bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
 // 16 bytes in registers.
 struct alignas(16) hccc_words {
   unsigned word[4];

@@ -9,8 +9,12 @@
 constexpr bool hccc_port_parallel = true;
 constexpr int hccc_threads = HCCC_THREADS;
 
-// Two resident blocks hide each other's waits, as long as a thread keeps 64 registers.
-constexpr int hccc_blocks_per_unit = HCCC_THREADS <= 512 ? 2 : 1;
+// A unit holds one block, whose threads then have registers for twice the loads in flight (gpu_body.h);
+// or two, where a device may have less units than blocks: all ranks are on it, or a rank has many.
+#ifndef HCCC_BLOCKS_PER_UNIT
+#define HCCC_BLOCKS_PER_UNIT (!HCCC_SYSTEM_SCOPE || HCCC_BLOCKS * HCCC_CHANNELS > 64 ? 2 : 1)
+#endif
+constexpr int hccc_blocks_per_unit = HCCC_THREADS <= 512 ? HCCC_BLOCKS_PER_UNIT : 1;
 
 HCCC_FN void hccc_rearm(hccc_pending_wait& wait) { wait.start = hccc_clock(); }
 

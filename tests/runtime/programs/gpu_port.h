@@ -15,6 +15,13 @@
 #undef HCCC_BODY
 #define HCCC_BODY "gpu_body.h"
 #define HCCC_SHARED thread_local
+#ifndef HCCC_THREADS
+#define HCCC_THREADS 512
+#endif
+#ifndef HCCC_BLOCKS_PER_UNIT
+#define HCCC_BLOCKS_PER_UNIT 1
+#endif
+constexpr int hccc_blocks_per_unit = HCCC_BLOCKS_PER_UNIT;
 
 struct alignas(16) hccc_words {
   unsigned word[4];
@@ -36,6 +43,21 @@ HCCC_FN float ptx_cvt_f32_f16(unsigned short bits) {
 
 HCCC_FN unsigned short ptx_cvt_rn_f16_f32(float x) {
   return x == x ? hccc_host_half_down(x) : 0x7fff;
+}
+
+// Both instructions take the upper half first.
+HCCC_FN unsigned ptx_cvt_rn_f16x2_f32(float high, float low) {
+  return static_cast<unsigned>(ptx_cvt_rn_f16_f32(high)) << 16 | ptx_cvt_rn_f16_f32(low);
+}
+
+HCCC_FN unsigned ptx_nearest_brain(float x) {
+  const unsigned bits = hccc_bits_of(x), low = bits & 0xffffu, even = bits >> 16 & 1u;
+  if (x != x) return 0x7fff;
+  return (bits >> 16) + (low > 0x8000u || (low == 0x8000u && even) ? 1 : 0);
+}
+
+HCCC_FN unsigned ptx_cvt_rn_bf16x2_f32(float high, float low) {
+  return ptx_nearest_brain(high) << 16 | ptx_nearest_brain(low);
 }
 
 #include "conversions.h"

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #define HCCC_THREADS 256
+#define HCCC_BLOCKS_PER_UNIT 1
 #define HCCC_FN static inline
 #define HCCC_SHARED
 #define HCCC_SCOPE 0
