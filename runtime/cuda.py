@@ -180,7 +180,7 @@ class CudaLauncher:
         self.shape = shape
         self.collective = collective
         self._alone = KernelUnit(self.source, shape, 32 * warps)
-        self.device = find_device()
+        self.device = self._find_device()
         self._searched = (self.source.parent, *(path.resolve() for path in include))
         self._kernels: dict[tuple[Path, Variant], Any] = {}
         self._flags = self._zeros(shape.ranks * self.flag_bytes)
@@ -190,6 +190,9 @@ class CudaLauncher:
         self._ranks: Any = None
         self._blocks: Any = None  # of the last launch
         self._trace = Trace()  # of no slots: nothing is recorded
+
+    def _find_device(self) -> CudaDevice:
+        return find_device()
 
     @property
     def flag_bytes(self) -> int:

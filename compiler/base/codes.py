@@ -361,6 +361,17 @@ TABLE = (
     Code("E485", "UCX, which carries what goes between hosts, is not here, or is too old."),
     Code("E486", "The transport between hosts refused something."),
     Code(
+        "E487",
+        "The text that nvcc makes of a kernel has what the machine for PTX does not run.",
+        "An instruction is to be added to it; please report it.",
+    ),
+    Code(
+        "E488",
+        "On the machine for PTX a kernel touched memory that it must not, or memory that another "
+        "thread has written and nothing has ordered before.",
+        "This is a bug in hccc's kernels; please report it with the program.",
+    ),
+    Code(
         "W401",
         "Thread blocks set the pace of a call, where more would not.",
         "More --channels, or let hccc choose.",

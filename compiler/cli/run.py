@@ -69,7 +69,7 @@ from hccc.ir.op_type import SKEWED
 @click.option("-c", "--check", "checks", type=click.IntRange(0), default=1, help="0: no check.")
 @click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all.")
 @click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
-@click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
+@click.option("--device", type=click.Choice(["cpu", "cuda", "hip", "ptx"]), default="cpu")
 @click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
 @click.option(
     "-J",
@@ -153,7 +153,7 @@ def run(
     with progress():
         cluster = how.load_cluster()
         how = _for_sizes(how, options["minbytes"], options["maxbytes"])
-        compiled = load(what, how, cluster or how.where(options["device"]))
+        compiled = load(what, how, cluster or how.where(_target(options["device"])))
     _check_root(root, compiled.plan.collective)
     from hccc.cli.tables import Table, of_library
     from hccc.launch.measure import RunOptions, measure
@@ -186,6 +186,11 @@ def _for_sizes(how: CommandOptions, smallest: int, largest: int) -> CommandOptio
     from hccc.driver.tune.sizes import range_text
 
     return replace(how, options=replace(how.options, sizes=range_text(smallest, largest)))
+
+
+def _target(device: str) -> str:
+    """Returns the target that kernels for a device are of."""
+    return "cuda" if device == "ptx" else device
 
 
 def _check_files(algorithm: Path, *files: Path | None) -> None:

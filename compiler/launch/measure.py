@@ -44,6 +44,7 @@ from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
+from hccc.runtime.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.network import RankNetwork, Wire, network_of
 from hccc.runtime.request import LaunchRequest
 
@@ -396,6 +397,8 @@ def launcher(
     if device == "cpu":
         dispatch = place / f"{library.name}_cpu_dispatch.cpp"
         return CpuCatalogueLauncher(dispatch, library, network=network)
+    if device == "ptx":
+        return PtxCatalogueLauncher(place, suffix, library)
     return _of_device(device, CudaCatalogueLauncher(place, suffix, library))
 
 
@@ -407,6 +410,8 @@ def communicator(
     shape = shape_of(plan)
     if device == "cpu":
         return CpuLauncher(source, plan.name, shape, plan.collective, network=network)
+    if device == "ptx":
+        return PtxLauncher(source, shape, plan.collective, plan.warps)
     return _of_device(device, CudaLauncher(source, shape, plan.collective, plan.warps))
 
 
@@ -459,7 +464,9 @@ def distinct(c: Collective, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
 
 
 def _target(device: str) -> Target:
-    return next(target for target in TARGETS if target.name == device)
+    """Returns the target that a device runs; the machine for PTX runs CUDA's."""
+    name = "cuda" if device == "ptx" else device
+    return next(target for target in TARGETS if target.name == name)
 
 
 def _kernels(compiled: Compiled, devices: Sequence[str]) -> Path:

@@ -127,8 +127,9 @@ def _processors(march: str) -> str:
     return processor() if march == _NATIVE else march
 
 
-def build_alone(source: Path, flags: Sequence[str]) -> Path:
-    """Builds a shared library from one source of hccc's own that includes standard headers only.
+def build_alone(source: Path, flags: Sequence[str], headers: Sequence[Path] = ()) -> Path:
+    """Builds a shared library from one source of hccc's own that includes standard headers only,
+    and `headers` beside it.
 
     It runs on every processor of this kind and does not depend on the compiler, so an existing
     library is found without calling one.
@@ -138,8 +139,8 @@ def build_alone(source: Path, flags: Sequence[str]) -> Path:
     """
     source = source.resolve()
     options = [STANDARD, *flags, "-shared", "-fPIC"]
-    content = hashlib.sha256(source.read_bytes()).hexdigest()
-    words = [content, platform.system(), platform.machine(), *options]
+    content = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, *headers)]
+    words = [*content, platform.system(), platform.machine(), *options]
     name = stem_of(source, digest_of((), words))
     found = _existing(user_directory(BUILT), name, ".so")
     return found or _build_in_cache(source, name, ".so", [find_compiler(), *options, str(source)])

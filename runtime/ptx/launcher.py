@@ -1,0 +1,86 @@
+"""launcher: launches a generated collective on the machine for PTX, each rank on a GPU of its own.
+
+The kernels are the CUDA text as nvcc compiles it for a communicator of several GPUs: one launch
+for each rank, fences that reach all of them. Each launch has another seed, so that as many launches
+are as many orders of execution. What a machine finds wrong ends a launch with the lines of both
+accesses; results are as those of a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hccc.base.diagnostics import fail
+from hccc.runtime.abi import LocalRecord, Params
+from hccc.runtime.build import Variant
+from hccc.runtime.cuda import (
+    KERNEL,
+    CudaCatalogueLauncher,
+    CudaDevice,
+    CudaLauncher,
+    KernelUnit,
+    build_binary,
+)
+from hccc.runtime.ptx.arrays import Arrays
+from hccc.runtime.ptx.machine import Grid, Kernel
+
+ARCH = "sm_90"
+
+
+class _OnMachine(CudaLauncher):
+    """What both launchers do otherwise than on a GPU."""
+
+    system_scope = 1  # whether fences reach other devices: each rank is one
+    arch = ARCH
+
+    def _find_device(self) -> CudaDevice:
+        self.arrays, self.seed = Arrays(), 0
+        return CudaDevice(self.arrays, hip=False, arch=self.arch, units=0, cooperative=True)
+
+    def _kernel(self, unit: KernelUnit, variant: Variant) -> Kernel:
+        key = unit.source, variant
+        if key not in self._kernels:
+            self._kernels[key] = Kernel(self.text(unit.source, variant), KERNEL)
+        kernel: Kernel = self._kernels[key]
+        return kernel
+
+    def text(self, source: Path, variant: Variant) -> str:
+        """Returns the PTX of a source. Raises UserError E470 without nvcc, E414."""
+        compiler = shutil.which("nvcc")
+        if compiler is None:
+            help = "install the CUDA toolkit, or launch on the CPU"
+            raise fail("E470", "--device ptx runs what nvcc prints, and there is none", help=help)
+        how = ["-std=c++17", "-O3", "-ptx", "-lineinfo", f"-arch={self.arch}"]
+        command = [compiler, *how, *self.options(variant), str(source)]
+        return build_binary(source, command, self._searched).read_text()
+
+    def _run(self, unit: KernelUnit, kernel: Any, params: Any) -> float:
+        start = time.perf_counter()
+        self.seed += 1
+        blocks, ranks = unit.shape.blocks * unit.shape.channels, range(unit.shape.ranks)
+        rows = [_of_rank(params.tobytes(), rank) for rank in ranks]
+        grids = [Grid(row, blocks, 1, unit.threads, k) for k, row in enumerate(rows)]
+        if found := kernel.run(grids, self.arrays.regions(), self.seed):
+            raise found.error()
+        return time.perf_counter() - start
+
+
+class PtxLauncher(_OnMachine, CudaLauncher):
+    """All ranks of one generated collective on the machine, as `CudaLauncher` on a GPU."""
+
+
+class PtxCatalogueLauncher(_OnMachine, CudaCatalogueLauncher):
+    """All ranks of a catalogue on the machine, as `CudaCatalogueLauncher` on a GPU."""
+
+
+def _of_rank(params: bytes, rank: int) -> bytes:
+    """Makes the parameters of one rank's launch of those of all ranks."""
+    own = Params.from_buffer_copy(params)
+    own.first_rank = rank
+    own.local += rank * ctypes.sizeof(LocalRecord)
+    return bytes(own)

@@ -1,0 +1,310 @@
+// machine.h: threads, blocks and grids, and what instructions ask of the machine.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <map>
+#include <memory>
+
+#include "memory.h"
+
+constexpr int OPERANDS = 10;
+constexpr int MOST_CALLS = 16;
+constexpr int BARRIERS = 16;
+constexpr int STACKS = 64;  // that are mapped at once
+
+enum Space : uint8_t { GENERIC, GLOBAL, CONSTANT, SHARED, LOCAL, FRAME };
+enum Order : uint8_t { WEAK, NC, VOLATILE, MMIO, RELAXED, ACQUIRE, RELEASE, ACQ_REL, SC };
+enum Special { TID, NTID = 3, CTAID = 6, NCTAID = 9, LANE = 12, WARP, SM, TIMER, TIMER_LOW, CLOCK };
+enum Reduction { NO_REDUCTION, ANY, EVERY, COUNT };
+
+class Machine;
+struct Thread;
+struct Instruction;
+using Handler = bool (*)(Machine&, Thread&, const Instruction&);  // false: the thread's turn ends
+
+// As `encode.py` lays it out, but for `run`.
+struct Row {
+  int64_t offset;
+  int32_t handler, guard, a[OPERANDS], target, line;
+  uint8_t negated, space, order, scope, count, reserved[7];
+};
+struct Instruction {
+  Handler run;
+  int64_t offset;
+  int32_t guard, a[OPERANDS], target;
+  uint8_t negated, space, order, scope, count;
+};
+struct Function {
+  int32_t code, frame, at, constants, first, reserved;
+};
+struct Copy {
+  int32_t source, target, size;
+};
+struct GridRow {  // a launch; those of one stream run one after the other
+  const uint8_t* params;
+  int32_t params_bytes, params_at, function, x, y, threads, stream;
+};
+struct RegionRow {
+  uint64_t begin, bytes;
+};
+
+struct Block;
+struct Grid;
+
+struct Frame {
+  uint8_t* frame;
+  int function;
+  const Instruction* call;
+};
+
+struct Thread {
+  uint8_t* frame;
+  const Instruction* next;
+  Block* block;
+  Actor who;
+  int function, depth;
+  int runs_at;  // its place among those that can run; -1: it waits
+  int barrier, result;
+  uint8_t* stack;
+  std::vector<Store*> stores;
+  Frame above[MOST_CALLS];
+};
+
+struct Block {
+  Grid* grid;
+  int x, y, alive;
+  int arrived[BARRIERS] = {}, all[BARRIERS] = {};
+  std::vector<uint64_t> shared;
+  std::vector<Thread*> threads;
+  std::vector<Store*> stores;  // handed over by its threads
+};
+
+struct Grid {
+  GridRow row;
+  int alive;  // blocks
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<Store*> stores;  // that its GPU sees
+};
+
+class Machine {
+ public:
+  const Instruction* code;
+  const Function* functions;
+  const uint64_t* constants;
+  const Copy* copies;
+  Memory memory;
+  bool stopped = false;
+
+  explicit Machine(std::vector<Region> regions) : memory(std::move(regions)) {}
+  ~Machine() {
+    for (uint8_t* stacks : mapped_) munmap(stacks, STACKS * stack_bytes);
+  }
+
+  void call(Thread& t, const Instruction& i) {
+    const Function& own = functions[t.function];
+    enter(t, i.target, t.frame + own.frame, &i);
+    const uint8_t* from = t.above[t.depth - 1].frame;
+    for (int k = 0; k < i.a[0]; ++k) {
+      const Copy& c = copies[i.offset + k];
+      memcpy(t.frame + c.target, from + c.source, c.size);
+    }
+  }
+
+  bool leave(Thread& t) {
+    if (t.depth == 1) return end(t);
+    const Frame above = t.above[--t.depth];
+    for (int k = 0; k < above.call->a[1]; ++k) {
+      const Copy& c = copies[above.call->offset + above.call->a[0] + k];
+      memcpy(above.frame + c.target, t.frame + c.source, c.size);
+    }
+    t.frame = above.frame;
+    t.function = above.function;
+    t.next = above.call + 1;
+    return true;
+  }
+
+  // Begins a function in a frame.
+  void enter(Thread& t, int function, uint8_t* frame, const Instruction* from) {
+    t.above[t.depth++] = {t.frame, t.function, from};
+    const Function& f = functions[function];
+    memcpy(frame + f.at, constants + f.first, 8 * f.constants);
+    t.frame = frame;
+    t.function = function;
+    t.next = code + f.code;
+  }
+
+  uint64_t special(const Thread& t, int which) const {
+    const Block& b = *t.block;
+    const GridRow& g = b.grid->row;
+    switch (which) {
+      case TID: return t.who.thread;
+      case NTID: return g.threads;
+      case CTAID: return b.x;
+      case CTAID + 1: return b.y;
+      case NCTAID: return g.x;
+      case NCTAID + 1: return g.y;
+      case NTID + 1: case NTID + 2: case NCTAID + 2: return 1;
+      case LANE: return t.who.thread % 32;
+      case WARP: return t.who.thread / 32;
+      case SM: return t.who.block;
+      case TIMER: case CLOCK: return time();
+      case TIMER_LOW: return uint32_t(time());
+    }
+    return 0;
+  }
+
+  // Ends the run with a finding; returns false, as handlers do.
+  bool fail(const Thread& t, const Instruction& i, int finding, uint64_t at) {
+    if (!memory.report.finding || finding == WILD || finding == MISALIGNED)
+      memory.report = {finding, int(&i - code), t.who.grid, t.who.block, t.who.thread,
+                       -1, 0, 0, 0, at};
+    stopped = true;
+    return false;
+  }
+
+  bool load(Thread& t, const Instruction& i, int size, uint8_t* out) {
+    uint8_t* plain;
+    Region* region;
+    uint64_t at;
+    if (!find(t, i, size, plain, region, at)) return false;
+    if (plain) {
+      memcpy(out, plain, size);
+    } else if (i.order < VOLATILE) {
+      Actor who = t.who;
+      if (i.order == NC) who.acquired = 0;
+      memory.load_weak(who, region, at, size, int(&i - code), out);
+    } else {
+      memory.load_strong(t.who, region, at, size, out);
+      if (i.order == ACQUIRE) t.who.acquired = memory.now;
+    }
+    return true;
+  }
+
+  bool store(Thread& t, const Instruction& i, int size, const uint8_t* bytes) {
+    uint8_t* plain;
+    Region* region;
+    uint64_t at;
+    if (!find(t, i, size, plain, region, at)) return false;
+    const int where = int(&i - code);
+    if (i.order == RELEASE) publish(t, i.scope);
+    if (plain)
+      memcpy(plain, bytes, size);
+    else if (i.order == WEAK)
+      memory.store_weak(t.who, region, at, size, where, bytes, t.stores);
+    else
+      memory.store_strong(t.who, region, at, size, where, bytes);
+    return true;
+  }
+
+  template <class T, class F>
+  bool atomic(Thread& t, const Instruction& i, F change) {
+    uint8_t* plain;
+    Region* region;
+    uint64_t at;
+    if (!find(t, i, sizeof(T), plain, region, at)) return false;
+    T old;
+    if (i.order == RELEASE || i.order >= ACQ_REL) publish(t, i.scope);
+    if (plain) {
+      memcpy(&old, plain, sizeof old);
+    } else {
+      memory.load_strong(t.who, region, at, sizeof old, reinterpret_cast<uint8_t*>(&old));
+    }
+    const T now = change(old);
+    if (plain)
+      memcpy(plain, &now, sizeof now);
+    else
+      memory.store_strong(t.who, region, at, sizeof now, int(&i - code),
+                          reinterpret_cast<const uint8_t*>(&now));
+    if (i.order == ACQUIRE || i.order >= ACQ_REL) t.who.acquired = memory.now;
+    uint64_t word = 0;
+    memcpy(&word, &old, sizeof old);
+    if (i.a[1] >= 0) memcpy(t.frame + i.a[1], &word, 8);
+    return true;
+  }
+
+  void fence(Thread& t, const Instruction& i) {
+    if (i.order != ACQUIRE) publish(t, i.scope);
+    if (i.order != RELEASE) t.who.acquired = memory.now;
+  }
+
+  // Waits for the block's other threads at a barrier.
+  bool barrier(Thread& t, const Instruction& i, int reduction);
+  bool end(Thread& t);
+  void begin(Grid& g, int number);
+  void run(const std::vector<GridRow>& rows, uint64_t seed, uint64_t hang);
+
+  uint64_t steps = 0;
+
+  uint64_t stack_bytes = 0, shared_bytes = 0;
+
+ private:
+  std::vector<Thread*> ready_;
+  std::vector<std::unique_ptr<Grid>> grids_;
+  std::vector<GridRow> waiting_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<uint8_t*> mapped_, stacks_;
+  uint64_t skipped_ = 0;
+  int ended_ = 0, blocks_ = 0;
+
+  uint64_t time() const { return 1 + steps + skipped_; }
+
+  // Finds what an access touches: memory without weakness (`plain`), or a region.
+  bool find(Thread& t, const Instruction& i, int size, uint8_t*& plain, Region*& region,
+            uint64_t& at) {
+    plain = nullptr;
+    region = nullptr;
+    if (i.space == FRAME) {
+      plain = t.frame + i.offset;
+      return true;
+    }
+    memcpy(&at, t.frame + i.a[0], 8);
+    uint8_t* const shared = reinterpret_cast<uint8_t*>(t.block->shared.data());
+    if (i.space == SHARED) {
+      at = uint32_t(at + uint64_t(i.offset));
+      if (at + size > shared_bytes) return fail(t, i, WILD, at);
+      if (at % size) return fail(t, i, MISALIGNED, at);
+      plain = shared + at;
+      return true;
+    }
+    at += uint64_t(i.offset);
+    if (at % size) return fail(t, i, MISALIGNED, at);
+    const uint64_t stack = reinterpret_cast<uint64_t>(t.stack);
+    const uint64_t block = reinterpret_cast<uint64_t>(shared);
+    const bool own = at - stack < stack_bytes && at - stack + size <= stack_bytes;
+    const bool own_block = at - block < shared_bytes && at - block + size <= shared_bytes;
+    if (i.space != GLOBAL && (own || own_block)) {
+      plain = reinterpret_cast<uint8_t*>(at);
+      return true;
+    }
+    if (!(region = memory.find(at, size))) return fail(t, i, WILD, at);
+    return true;
+  }
+
+  // Lets what a thread may have seen be seen as far as a scope reaches.
+  void publish(Thread& t, int scope) {
+    Block& b = *t.block;
+    if (scope == OF_BLOCK) return memory.raise(t.stores, HANDED, b.stores);
+    Grid& g = *b.grid;
+    if (scope != OF_SYSTEM) {
+      memory.raise(t.stores, ON_GPU, g.stores);
+      return memory.raise(b.stores, ON_GPU, g.stores);
+    }
+    memory.publish(t.stores);
+    memory.publish(b.stores);
+    memory.publish(g.stores);
+  }
+
+  void ready(Thread& t) {
+    t.runs_at = int(ready_.size());
+    ready_.push_back(&t);
+  }
+  void wait(Thread& t) {
+    ready_[t.runs_at] = ready_.back();
+    ready_[t.runs_at]->runs_at = t.runs_at;
+    ready_.pop_back();
+    t.runs_at = -1;
+  }
+  void meet(Block& b, int which, int reduction);
+  void turn();
+};

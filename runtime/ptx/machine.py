@@ -1,0 +1,181 @@
+"""machine: builds `machine.cpp`, and runs launches of a program on it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hccc.base.building.build import build_alone
+from hccc.base.diagnostics import Note, UserError, fail
+from hccc.runtime.ptx.encode import Array, Program, encode
+from hccc.runtime.ptx.parse import parse, refuse
+
+SOURCE = Path(__file__).with_name("machine.cpp")
+_HEADERS = tuple(SOURCE.with_name(f"{name}.h") for name in ("instructions", "machine", "memory"))
+_FLAGS = ("-O2", "-fvisibility=hidden", "-ffp-contract=off")
+_MOST_SKIPS = 100_000  # seconds of the machine's time in which nothing goes on
+_FINDINGS = (  # enum Finding
+    "",
+    "reads what another thread has written and nothing has published",
+    "reads what it may still have from before another thread wrote",
+    "writes where another thread writes, and nothing orders them",
+    "touches memory that is nobody's",
+    "touches memory at an address that does not divide its size",
+    "waits, and nothing can go on",
+    "stops, or asks of a barrier what the machine has not",
+)
+
+
+class _Report(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("finding", "where", "grid", "block", "thread")),
+        *((f"writer{name}", ctypes.c_int) for name in ("", "_grid", "_block", "_thread")),
+        ("at", ctypes.c_uint64),
+    )
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (
+        *((n, ctypes.c_void_p) for n in ("code", "functions", "constants", "copies", "opcodes")),
+        *((name, ctypes.c_uint64) for name in ("n_code", "stack_bytes", "shared_bytes")),
+    )
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("grids", "regions")),
+        *((n, ctypes.c_uint64) for n in ("n_grids", "n_regions", "seed", "hang", "steps")),
+        ("report", _Report),
+    )
+
+
+class _GridRow(ctypes.Structure):
+    _fields_ = (
+        ("params", ctypes.c_char_p),
+        *((n, ctypes.c_int32) for n in ("params_bytes", "params_at", "function")),
+        *((n, ctypes.c_int32) for n in ("x", "y", "threads", "stream")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A launch. stream: those of one run one after the other, others at once."""
+
+    params: bytes
+    x: int
+    y: int
+    threads: int
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault that the machine found. what: in words; source: lines, from the innermost function
+    out; writer: of the store that was not ordered."""
+
+    what: str
+    who: tuple[int, int, int]  # grid, block of all, thread
+    source: tuple[str, ...]
+    writer_who: tuple[int, int, int]
+    writer: tuple[str, ...]
+
+    def error(self) -> UserError:
+        """Makes the error for it."""
+        notes = [Note(f"at {self.source[0]}, in {', '.join(self.source[1:3])}")]
+        if self.writer:
+            by = f"written at {self.writer[0]}, in {', '.join(self.writer[1:3])}"
+            notes.append(Note(f"{by}, by {_named(*self.writer_who)}"))
+        help = "a release, an acquire, a fence or a barrier is missing"
+        message = f"{_named(*self.who)} {self.what}"
+        return fail("E488", message, notes=notes, help=help)
+
+
+def _named(grid: int, block: int, thread: int) -> str:
+    return f"thread {thread} of block {block} of launch {grid}"
+
+
+class Kernel:
+    """A kernel of a text of PTX, ready to run."""
+
+    def __init__(self, text: str, name: str) -> None:
+        """Raises UserError E487 for what the machine does not run."""
+        self.program = encode(parse(text))
+        self._library = _library()
+        for row, origin in zip(self.program.code, self.program.origins, strict=True):
+            if not self._library.hccc_ptx_knows(self.program.opcodes[row["handler"]].encode()):
+                raise refuse(f"the instruction `{origin.opcode}`", origin.line)
+        if name not in self.program.names:
+            raise refuse(f"there is no kernel {name}", 1)
+        self._function = self.program.names[name]
+        self._params = self.program.parameters[self._function]
+        self._table = _table_of(self.program)
+
+    def run(
+        self, grids: Sequence[Grid], regions: Sequence[tuple[int, int]], seed: int
+    ) -> Finding | None:
+        """Runs launches to their ends; returns the first fault. regions: address and bytes of all
+        memory that they may touch.
+
+        Raises:
+            UserError: E455 there is too little memory.
+        """
+        rows = (_GridRow * len(grids))()
+        for row, g in zip(rows, grids, strict=True):
+            row.params, row.params_bytes, row.params_at = g.params, len(g.params), self._params
+            row.function, row.stream = self._function, g.stream
+            row.x, row.y, row.threads = g.x, g.y, g.threads
+        memory = self.program.memory
+        own = [(memory.ctypes.data, memory.nbytes)]
+        known = np.array([*regions, *own], "u8")
+        run = _Run(
+            grids=ctypes.addressof(rows),
+            regions=known.ctypes.data,
+            n_grids=len(grids),
+            n_regions=len(known),
+            seed=seed,
+            hang=_MOST_SKIPS,
+        )
+        if self._library.hccc_ptx_run(ctypes.byref(self._table), ctypes.byref(run)):
+            raise fail("E455", "not enough memory for all threads of a launch")
+        return self._finding(run.report) if run.report.finding else None
+
+    def _finding(self, report: _Report) -> Finding:
+        return Finding(
+            _FINDINGS[report.finding],
+            (report.grid, report.block, report.thread),
+            self._source(report.where),
+            (report.writer_grid, report.writer_block, report.writer_thread),
+            self._source(report.writer) if report.writer >= 0 else (),
+        )
+
+    def _source(self, where: int) -> tuple[str, ...]:
+        """Returns the lines that an instruction comes from, the innermost first."""
+        origin = self.program.origins[where]
+        files = self.program.module.files
+        lines = [f"{Path(files[file]).name}:{line}" for file, line, _ in origin.source]
+        return (f"`{origin.opcode}` of PTX line {origin.line}", *dict.fromkeys(lines))
+
+
+def _table_of(p: Program) -> Any:
+    opcodes = (ctypes.c_char_p * len(p.opcodes))(*(opcode.encode() for opcode in p.opcodes))
+    tables: list[Array] = [p.code, p.functions, p.constants, p.copies]
+    made = _Program(
+        *(table.ctypes.data for table in tables),
+        ctypes.cast(opcodes, ctypes.c_void_p).value,
+        len(p.code),
+        p.stack_bytes,
+        p.shared_bytes,
+    )
+    made.kept = opcodes, p  # type: ignore[attr-defined]  # as long as the table
+    return made
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(str(build_alone(SOURCE, _FLAGS, _HEADERS)))
