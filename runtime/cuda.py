@@ -182,7 +182,7 @@ class CudaLauncher:
         self._alone = KernelUnit(self.source, shape, 32 * warps)
         self.device = self._find_device()
         self._searched = (self.source.parent, *(path.resolve() for path in include))
-        self._kernels: dict[tuple[Path, Variant], Any] = {}
+        self.kernels: dict[tuple[Path, Variant], Any] = {}
         self._flags = self._zeros(shape.ranks * self.flag_bytes)
         self._scratch = self._zeros(0)
         self._fault = self._zeros(ctypes.sizeof(FaultRecord))
@@ -224,7 +224,7 @@ class CudaLauncher:
         unit = self.unit_of(request)
         check_size(unit.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
-        send, receive = _addresses(inputs), _addresses(outputs)
+        send, receive = addresses_of(inputs), addresses_of(outputs)
         check_aliases(self.collective, request, send, receive)
         kernel = self._kernel(unit, request.variant(self.collective))
         table = self._table(unit, request)
@@ -267,11 +267,11 @@ class CudaLauncher:
         return float(self.device.cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
 
     def _kernel(self, unit: KernelUnit, variant: Variant) -> Any:
-        if (unit.source, variant) not in self._kernels:
+        if (unit.source, variant) not in self.kernels:
             kernel = self._load(unit.source, variant)
             _check_grid(self.device, kernel, unit.shape.launch_blocks, unit.threads)
-            self._kernels[unit.source, variant] = kernel
-        return self._kernels[unit.source, variant]
+            self.kernels[unit.source, variant] = kernel
+        return self.kernels[unit.source, variant]
 
     def options(self, variant: Variant) -> list[str]:
         """Returns the compiler's options for a variant."""
@@ -413,5 +413,6 @@ def _structured(structure: type[ctypes.Structure]) -> np.dtype[np.void]:
     return np.dtype({"names": ["bytes"], "formats": [(np.uint8, (size,))], "itemsize": size})
 
 
-def _addresses(arrays: Sequence[Any | None]) -> list[int]:
+def addresses_of(arrays: Sequence[Any | None]) -> list[int]:
+    """Returns the addresses of arrays, 0 for None."""
     return [0 if a is None else int(a.data.ptr) for a in arrays]

@@ -69,7 +69,12 @@ from hccc.ir.op_type import SKEWED
 @click.option("-c", "--check", "checks", type=click.IntRange(0), default=1, help="0: no check.")
 @click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all.")
 @click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
-@click.option("--device", type=click.Choice(["cpu", "cuda", "hip", "ptx"]), default="cpu")
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda", "hip", "ptx"]),
+    default="cpu",
+    help="ptx: what nvcc prints for CUDA, on a machine with weak memory, without a GPU.",
+)
 @click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
 @click.option(
     "-J",
@@ -143,6 +148,8 @@ def run(
     from hccc.cli import jobs
     from hccc.driver.inputs import name_of, opened
 
+    if options["device"] == "ptx":
+        options |= {name: few for name, few in _FEW.items() if not given(name)}
     how = with_reductions(command_options(options), options["ops"])
     options["ops"] = tuple(dict.fromkeys(op for some in options["ops"] for op in some))
     what = opened(algorithm)
@@ -186,6 +193,10 @@ def _for_sizes(how: CommandOptions, smallest: int, largest: int) -> CommandOptio
     from hccc.driver.tune.sizes import range_text
 
     return replace(how, options=replace(how.options, sizes=range_text(smallest, largest)))
+
+
+# What is run without a GPU unless it is said: some thousand threads, one instruction at a time.
+_FEW = {"maxbytes": 16 << 10, "iters": 2, "warmup_iters": 0}
 
 
 def _target(device: str) -> str:

@@ -44,8 +44,8 @@ from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
-from hccc.runtime.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.network import RankNetwork, Wire, network_of
+from hccc.runtime.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.request import LaunchRequest
 
 # type, reduction, bytes → a row
@@ -87,8 +87,8 @@ class RunOptions:
             what = "--network" if self.network else f"--device {self.device}"
             option = "--hosts" if self.hosts else "--procs"
             raise fail("E473", f"{option}: ranks in processes are the CPU's, without {what}")
-        if self.trace and (self.hosts or self.device == "hip"):
-            where = "with hip" if self.device == "hip" else "on hosts, whose clocks differ"
+        if self.trace and (self.hosts or self.device in ("hip", "ptx")):
+            where = "on hosts, whose clocks differ" if self.hosts else f"with {self.device}"
             message = f"--trace: launches are recorded on the CPU and on NVIDIA GPUs, not {where}"
             raise fail("E459", message, help="leave --trace out")
 

@@ -135,7 +135,8 @@ def slots(function: Function) -> tuple[dict[int, int], int]:
         (begin, at)
         for at, i in enumerate(function.code)
         for word in i.operands
-        if (begin := function.labels.get(word, at)) < at or (word in function.labels and begin == at)
+        if (begin := function.labels.get(word, at)) < at
+        or (word in function.labels and begin == at)
     )
     for begin, end in sorted(loops, key=lambda loop: loop[1] - loop[0]):
         for v, since in first.items():
@@ -288,9 +289,7 @@ class _Encoder:
             words = [self._operand(frame, i, w) for o in i.operands for w in _atoms(o)]
             self._add(i, _named(i.opcode), words, **guarded)
 
-    def _access(
-        self, frame: _Frame, i: Instruction, base: str, guarded: dict[str, Any]
-    ) -> None:
+    def _access(self, frame: _Frame, i: Instruction, base: str, guarded: dict[str, Any]) -> None:
         """Encodes an access of memory: registers, then the register of the address."""
         words = i.opcode.split(".")[1:]
         *words, kind = words

@@ -477,8 +477,8 @@ inline bool trap(Machine& m, Thread& t, const Instruction& i) {
   return m.fail(t, i, TRAP, 0);
 }
 inline bool nothing(Machine&, Thread&, const Instruction&) { return true; }
-inline bool sleep(Machine& m, Thread&, const Instruction&) {
-  m.memory.now += 1;
+inline bool sleep(Machine&, Thread& t, const Instruction&) {
+  t.unpolled = 0;
   return false;
 }
 

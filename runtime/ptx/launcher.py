@@ -24,10 +24,12 @@ from hccc.runtime.cuda import (
     CudaDevice,
     CudaLauncher,
     KernelUnit,
+    addresses_of,
     build_binary,
 )
 from hccc.runtime.ptx.arrays import Arrays
 from hccc.runtime.ptx.machine import Grid, Kernel
+from hccc.runtime.request import LaunchRequest
 
 ARCH = "sm_90"
 
@@ -44,9 +46,9 @@ class _OnMachine(CudaLauncher):
 
     def _kernel(self, unit: KernelUnit, variant: Variant) -> Kernel:
         key = unit.source, variant
-        if key not in self._kernels:
-            self._kernels[key] = Kernel(self.text(unit.source, variant), KERNEL)
-        kernel: Kernel = self._kernels[key]
+        if key not in self.kernels:
+            self.kernels[key] = Kernel(self.text(unit.source, variant), KERNEL)
+        kernel: Kernel = self.kernels[key]
         return kernel
 
     def text(self, source: Path, variant: Variant) -> str:
@@ -60,14 +62,35 @@ class _OnMachine(CudaLauncher):
         return build_binary(source, command, self._searched).read_text()
 
     def _run(self, unit: KernelUnit, kernel: Any, params: Any) -> float:
+        return self._run_all(unit, kernel, [params.tobytes()])
+
+    def _run_all(self, unit: KernelUnit, kernel: Kernel, calls: Sequence[bytes]) -> float:
+        """Runs calls one after the other, each rank as soon as it can. Raises UserError E488."""
         start = time.perf_counter()
         self.seed += 1
-        blocks, ranks = unit.shape.blocks * unit.shape.channels, range(unit.shape.ranks)
-        rows = [_of_rank(params.tobytes(), rank) for rank in ranks]
-        grids = [Grid(row, blocks, 1, unit.threads, k) for k, row in enumerate(rows)]
+        blocks, n = unit.shape.blocks * unit.shape.channels, unit.shape.ranks
+        rows = [(_of_rank(params, rank), rank) for params in calls for rank in range(n)]
+        grids = [Grid(row, blocks, 1, unit.threads, rank) for row, rank in rows]
         if found := kernel.run(grids, self.arrays.regions(), self.seed):
             raise found.error()
         return time.perf_counter() - start
+
+    def launch_all(
+        self,
+        calls: Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]],
+        request: LaunchRequest,
+    ) -> None:
+        """Runs several calls, of inputs and outputs as `launch` has them, all of which are queued
+        before the first begins. Raises as `launch`."""
+        unit = self.unit_of(request)
+        kernel, table = (
+            self._kernel(unit, request.variant(self.collective)),
+            self._table(unit, request),
+        )
+        tables = [self._locals(addresses_of(i), addresses_of(o), request.scalars) for i, o in calls]
+        params = [self._params(unit, table, local, request).tobytes() for local in tables]
+        self._run_all(unit, kernel, params)
+        self._check_fault(request)
 
 
 class PtxLauncher(_OnMachine, CudaLauncher):

@@ -9,6 +9,7 @@
 namespace {
 
 constexpr int LONGEST_TURN = 256;
+constexpr uint64_t LONGEST_POLL = 1024;  // instructions of a thread that waits, between two looks
 constexpr uint64_t SKIP = 1000000000;  // nanoseconds, where nothing goes on
 
 const Handlers& handlers() {
@@ -76,7 +77,7 @@ bool Machine::end(Thread& t) {
   ++ended_;
   for (size_t k = 0; k < waiting_.size(); ++k)
     if (waiting_[k].stream == g.row.stream) {
-      grids_.emplace_back(new Grid{waiting_[k], 0, {}, {}});
+      grids_.emplace_back(new Grid{waiting_[k], 0, 0, {}, {}});
       waiting_.erase(waiting_.begin() + k);
       begin(*grids_.back(), int(grids_.size()) - 1);
       break;
@@ -87,6 +88,9 @@ bool Machine::end(Thread& t) {
 void Machine::begin(Grid& g, int number) {
   g.alive = g.row.x * g.row.y;
   ++memory.now;
+  const int first = blocks_;
+  blocks_ += g.alive;
+  g.first_block = first;
   for (int y = 0; y < g.row.y; ++y)
     for (int x = 0; x < g.row.x; ++x) {
       g.blocks.emplace_back(new Block);
@@ -96,12 +100,12 @@ void Machine::begin(Grid& g, int number) {
       b.y = y;
       b.alive = g.row.threads;
       b.shared.resize((shared_bytes + 15) / 8);
-      const int index = blocks_++;
+      const int index = y * g.row.x + x;
       for (int k = 0; k < g.row.threads; ++k) {
         threads_.emplace_back(new Thread{});
         Thread& t = *threads_.back();
         t.block = &b;
-        t.who = {number, index, k, memory.now};
+        t.who = {number, first + index, k, memory.now};
         t.barrier = -1;
         if (stacks_.empty()) {
           uint8_t* made = static_cast<uint8_t*>(
@@ -124,13 +128,16 @@ void Machine::begin(Grid& g, int number) {
 // Gives a thread that can run a turn.
 void Machine::turn() {
   Thread& t = *ready_[memory.rng.below(ready_.size())];
-  for (uint64_t left = 1 + memory.rng.below(LONGEST_TURN); left; --left) {
+  const uint64_t most = 1 + memory.rng.below(LONGEST_TURN);
+  for (uint64_t left = most; left; --left) {
     const Instruction& i = *t.next++;
     ++steps;
+    executed[&i - code] = 1;
     if (i.guard >= 0 && bool(t.frame[i.guard]) == bool(i.negated)) continue;
     if (!i.run(*this, t, i)) return;
   }
-  ++memory.progress;  // it does not poll
+  t.unpolled += most;
+  if (t.unpolled > LONGEST_POLL) ++memory.progress;
 }
 
 void Machine::run(const std::vector<GridRow>& rows, uint64_t seed, uint64_t hang) {
@@ -144,7 +151,7 @@ void Machine::run(const std::vector<GridRow>& rows, uint64_t seed, uint64_t hang
     if (running[row.stream])
       waiting_.push_back(row);
     else
-      grids_.emplace_back(new Grid{row, 0, {}, {}});
+      grids_.emplace_back(new Grid{row, 0, 0, {}, {}});
     running[row.stream] = true;
   }
   for (size_t k = 0, n = grids_.size(); k < n; ++k) begin(*grids_[k], int(k));
@@ -157,7 +164,7 @@ void Machine::run(const std::vector<GridRow>& rows, uint64_t seed, uint64_t hang
     if (idle <= 20 * ready_.size() + 1000) continue;
     idle = 0;
     if (memory.publish_any()) continue;
-    skipped_ += SKIP;
+    skipped_ += SKIP * (1 + skips / 16);  // so that the longest deadline comes, too
     if (++skips > hang) fail(*ready_[0], *ready_[0]->next, HANG, 0);
   }
   if (!stopped && ended_ < int(rows.size())) {
@@ -186,6 +193,7 @@ struct PtxRun {
   const RegionRow* regions;
   uint64_t n_grids, n_regions, seed, hang;
   uint64_t steps;  // done
+  uint8_t* executed;  // of each instruction, whether it was
   Report report;
 };
 
@@ -208,12 +216,13 @@ __attribute__((visibility("default"))) int hccc_ptx_run(const PtxProgram* progra
     machine.code = code.data();
     machine.functions = program->functions;
     machine.constants = program->constants;
+    machine.executed = run->executed;
     machine.copies = program->copies;
     machine.stack_bytes = program->stack_bytes;
     machine.shared_bytes = program->shared_bytes;
     machine.run({run->grids, run->grids + run->n_grids}, run->seed, run->hang);
     run->steps = machine.steps;
-    run->report = machine.memory.report;
+    run->report = machine.report();
     return 0;
   } catch (const std::bad_alloc&) {
     return 1;

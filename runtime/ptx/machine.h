@@ -66,6 +66,7 @@ struct Thread {
   int function, depth;
   int runs_at;  // its place among those that can run; -1: it waits
   int barrier, result;
+  uint64_t unpolled;  // instructions since it last looked whether something is so
   uint8_t* stack;
   std::vector<Store*> stores;
   Frame above[MOST_CALLS];
@@ -82,7 +83,7 @@ struct Block {
 
 struct Grid {
   GridRow row;
-  int alive;  // blocks
+  int alive, first_block;  // blocks
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<Store*> stores;  // that its GPU sees
 };
@@ -93,6 +94,7 @@ class Machine {
   const Function* functions;
   const uint64_t* constants;
   const Copy* copies;
+  uint8_t* executed = nullptr;
   Memory memory;
   bool stopped = false;
 
@@ -176,6 +178,7 @@ class Machine {
       memory.load_weak(who, region, at, size, int(&i - code), out);
     } else {
       memory.load_strong(t.who, region, at, size, out);
+      t.unpolled = 0;
       if (i.order == ACQUIRE) t.who.acquired = memory.now;
     }
     return true;
@@ -226,6 +229,14 @@ class Machine {
   void fence(Thread& t, const Instruction& i) {
     if (i.order != ACQUIRE) publish(t, i.scope);
     if (i.order != RELEASE) t.who.acquired = memory.now;
+  }
+
+  // Returns the first fault, with blocks as their grids count them.
+  Report report() const {
+    Report r = memory.report;
+    r.block -= grids_[r.grid]->first_block;
+    r.writer_block -= grids_[r.writer_grid]->first_block;
+    return r;
   }
 
   // Waits for the block's other threads at a barrier.

@@ -19,7 +19,7 @@ from hccc.runtime.ptx.parse import parse, refuse
 SOURCE = Path(__file__).with_name("machine.cpp")
 _HEADERS = tuple(SOURCE.with_name(f"{name}.h") for name in ("instructions", "machine", "memory"))
 _FLAGS = ("-O2", "-fvisibility=hidden", "-ffp-contract=off")
-_MOST_SKIPS = 100_000  # seconds of the machine's time in which nothing goes on
+_MOST_SKIPS = 2_000  # of the time in which nothing goes on: all of them are longer than a day
 _FINDINGS = (  # enum Finding
     "",
     "reads what another thread has written and nothing has published",
@@ -30,6 +30,8 @@ _FINDINGS = (  # enum Finding
     "waits, and nothing can go on",
     "stops, or asks of a barrier what the machine has not",
 )
+
+_LAST_UNORDERED = 3
 
 
 class _Report(ctypes.Structure):
@@ -51,6 +53,7 @@ class _Run(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("grids", "regions")),
         *((n, ctypes.c_uint64) for n in ("n_grids", "n_regions", "seed", "hang", "steps")),
+        ("executed", ctypes.c_void_p),
         ("report", _Report),
     )
 
@@ -65,39 +68,39 @@ class _GridRow(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A launch. stream: those of one run one after the other, others at once."""
+    """A launch on the GPU of a rank: those of one run one after the other, others at once."""
 
     params: bytes
     x: int
     y: int
     threads: int
-    stream: int
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault that the machine found. what: in words; source: lines, from the innermost function
-    out; writer: of the store that was not ordered."""
+    """A fault that the machine found. what: in words; who: rank, block of it, thread; source:
+    lines, from the innermost function out; writer: of the store that was not ordered."""
 
     what: str
-    who: tuple[int, int, int]  # grid, block of all, thread
+    unordered: bool
+    who: tuple[int, int, int]
     source: tuple[str, ...]
     writer_who: tuple[int, int, int]
     writer: tuple[str, ...]
 
     def error(self) -> UserError:
         """Makes the error for it."""
-        notes = [Note(f"at {self.source[0]}, in {', '.join(self.source[1:3])}")]
+
+        def named(rank: int, block: int, thread: int) -> str:
+            return f"rank {rank}, block {block}, thread {thread}"
+
+        notes = [Note(f"at {', in '.join(self.source)}")]
         if self.writer:
-            by = f"written at {self.writer[0]}, in {', '.join(self.writer[1:3])}"
-            notes.append(Note(f"{by}, by {_named(*self.writer_who)}"))
-        help = "a release, an acquire, a fence or a barrier is missing"
-        message = f"{_named(*self.who)} {self.what}"
-        return fail("E488", message, notes=notes, help=help)
-
-
-def _named(grid: int, block: int, thread: int) -> str:
-    return f"thread {thread} of block {block} of launch {grid}"
+            notes.append(Note(f"{named(*self.writer_who)} writes at {', in '.join(self.writer)}"))
+        lacks = "a release, an acquire, a fence or a barrier is missing: please report it"
+        help = lacks if self.unordered else None
+        return fail("E488", f"{named(*self.who)} {self.what}", notes=notes, help=help)
 
 
 class Kernel:
@@ -115,6 +118,11 @@ class Kernel:
         self._function = self.program.names[name]
         self._params = self.program.parameters[self._function]
         self._table = _table_of(self.program)
+        self.executed = np.zeros(len(self.program.code), np.bool_)  # in any run yet
+
+    def executed_lines(self) -> set[int]:
+        """Returns the lines of the text that any run has executed."""
+        return set(self.program.code["line"][self.executed].tolist())
 
     def run(
         self, grids: Sequence[Grid], regions: Sequence[tuple[int, int]], seed: int
@@ -128,11 +136,12 @@ class Kernel:
         rows = (_GridRow * len(grids))()
         for row, g in zip(rows, grids, strict=True):
             row.params, row.params_bytes, row.params_at = g.params, len(g.params), self._params
-            row.function, row.stream = self._function, g.stream
+            row.function, row.stream = self._function, g.rank
             row.x, row.y, row.threads = g.x, g.y, g.threads
         memory = self.program.memory
         own = [(memory.ctypes.data, memory.nbytes)]
         known = np.array([*regions, *own], "u8")
+        executed = np.zeros(len(self.program.code), np.uint8)
         run = _Run(
             grids=ctypes.addressof(rows),
             regions=known.ctypes.data,
@@ -140,17 +149,20 @@ class Kernel:
             n_regions=len(known),
             seed=seed,
             hang=_MOST_SKIPS,
+            executed=executed.ctypes.data,
         )
         if self._library.hccc_ptx_run(ctypes.byref(self._table), ctypes.byref(run)):
             raise fail("E455", "not enough memory for all threads of a launch")
-        return self._finding(run.report) if run.report.finding else None
+        self.executed |= executed.astype(bool)
+        return self._finding(run.report, grids) if run.report.finding else None
 
-    def _finding(self, report: _Report) -> Finding:
+    def _finding(self, report: _Report, grids: Sequence[Grid]) -> Finding:
         return Finding(
             _FINDINGS[report.finding],
-            (report.grid, report.block, report.thread),
+            report.finding <= _LAST_UNORDERED,
+            (grids[report.grid].rank, report.block, report.thread),
             self._source(report.where),
-            (report.writer_grid, report.writer_block, report.writer_thread),
+            (grids[report.writer_grid].rank, report.writer_block, report.writer_thread),
             self._source(report.writer) if report.writer >= 0 else (),
         )
 
@@ -159,7 +171,7 @@ class Kernel:
         origin = self.program.origins[where]
         files = self.program.module.files
         lines = [f"{Path(files[file]).name}:{line}" for file, line, _ in origin.source]
-        return (f"`{origin.opcode}` of PTX line {origin.line}", *dict.fromkeys(lines))
+        return (f"`{origin.opcode}`, line {origin.line} of the PTX", *dict.fromkeys(lines))
 
 
 def _table_of(p: Program) -> Any:

@@ -30,9 +30,7 @@ _HEADER = re.compile(
 )
 Place = tuple[int, int, int]  # a file's number, line and column
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
-_LOC = re.compile(
-    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
-)
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
 
 
