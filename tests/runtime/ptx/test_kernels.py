@@ -4,6 +4,7 @@ is superfluous. Needs nvcc, which takes seconds for a kernel."""
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,13 @@ from hccc.runtime.ptx.launcher import PtxLauncher
 from hccc.runtime.ptx.machine import Kernel
 from hccc.runtime.ptx.mutants import mutants
 from hccc.runtime.request import LaunchRequest
+from tests.cli.commandline import Hccc
+from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 COUNT = 50
 SEEDS = 6
 
@@ -47,7 +51,7 @@ class Harness:
         """Queues three calls with a text; returns what was wrong, or nothing."""
         built = self._launcher()
         built.seed = seed
-        kernel = Kernel(text, KERNEL)
+        self.kernel = kernel = Kernel(text, KERNEL)
         built.kernels[built.source, Variant("float32")] = kernel
         n, arrays = self.plan.n_ranks, built.arrays
         values = [np.arange(COUNT, dtype="f4") + 100 * k for k in range(3 * n)]
@@ -66,16 +70,63 @@ class Harness:
 
 
 @pytest.mark.parametrize("ring", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_all_that_orders_is_missed(tmp_path: Path, ring: bool) -> None:
-    program = (plans.ring_allreduce if ring else plans.mesh_allreduce)(3, channels=2)
-    harness = Harness(plans.compiled(program, warps=1), tmp_path)
+def test_what_orders_is_missed(tmp_path: Path, ring: bool) -> None:
+    """Whatever synchronises two primitives is missed. Where ranks leave a launch some is not: there
+    it keeps a rank from overwriting what a peer still reads, and loads of the machine are done when
+    they are executed; and of two barriers in a row one is enough."""
+    made = (plans.ring_allreduce if ring else plans.mesh_allreduce)(3, channels=2)
+    harness = Harness(plans.compiled(replace(made, warps=2)), tmp_path)
     executed = set[int]()
     for seed in range(SEEDS):
         assert harness.fault(harness.text, seed) == ""
         executed |= harness.executed
-    survived = [
-        f"{mutant.line}: {mutant.was}"
-        for mutant in mutants(harness.text)
-        if mutant.line in executed and not any(harness.fault(mutant.text, s) for s in range(SEEDS))
-    ]
-    assert not survived
+    origins = {origin.line: origin for origin in harness.kernel.program.origins}
+    files = harness.kernel.program.module.files
+    told = set[str]()
+    for mutant in mutants(harness.text):
+        if mutant.line not in executed:
+            continue
+        if any(harness.fault(mutant.text, seed) for seed in range(SEEDS)):
+            told.add(".".join(mutant.was.split()[0].split(".")[:2]))
+        elif not mutant.was.startswith("bar"):
+            places = {Path(files[place[0]]).name for place in origins[mutant.line].source}
+            assert "launch.h" in places, mutant
+    assert {"st.release", "ld.acquire", "bar.sync", "bar.red"} <= told
+
+
+def run(hccc: Hccc, name: str, *options: str) -> None:
+    """Runs an example; two launches in place and two out of place, each compared with the CPU."""
+    code, out, err = hccc("run", EXAMPLES / f"{name}.rccl", "--device", "ptx", *options)
+    assert code == 0, out + err
+    assert "on ptx" in out
+
+
+def test_run(hccc: Hccc) -> None:
+    run(hccc, "direct_alltoall", "-b", "4000", "-e", "4000", "-d", "bfloat16", "--tune", "off")
+
+
+def test_run_without_nvcc(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "nvcc" else find(name))
+    code, _, err = hccc("run", EXAMPLES / "sendrecv.rccl", "--device", "ptx")
+    assert code == 1 and "E470" in err and "nvcc" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.rccl")))
+@pytest.mark.parametrize("transport", ["direct", "staged"])
+def test_every_example(hccc: Hccc, name: str, transport: str) -> None:
+    few = ["-b", "1K", "-e", "4K", "--tune", "off", "--transport", transport]
+    run(hccc, name, *few, "-n", "1", "-d", "float32,bfloat16")
+
+
+@pytest.mark.slow
+def test_every_type_and_reduction(hccc: Hccc) -> None:
+    run(hccc, "direct_allreduce", "-b", "1001", "-e", "1001", "-d", "all", "-o", "all", "-n", "1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_other_architectures(hccc: Hccc, monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
+    monkeypatch.setattr(PtxLauncher, "arch", arch)
+    run(hccc, "rhd_allreduce", "-b", "1K", "-e", "1K", "-d", "float32,float16", "--tune", "off")
