@@ -47,7 +47,7 @@ class Arrays:
         size = int(np.prod(shape)) * kind.itemsize
         room = np.zeros(size + ALIGNMENT, np.uint8)
         begin = -room.ctypes.data % ALIGNMENT
-        made = room[begin : begin + size].view(kind).reshape(shape).view(DeviceArray)
+        made: DeviceArray = room[begin : begin + size].view(kind).reshape(shape).view(DeviceArray)
         self._made.append(weakref.ref(made))
         return made
 

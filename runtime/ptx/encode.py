@@ -51,6 +51,8 @@ SPECIAL = {
         ]
     )
 }
+Guard = tuple[int, bool]  # the offset of a predicate, and whether its opposite is meant
+ALWAYS: Guard = (-1, False)
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _FENCES = {"membar.cta": "cta", "membar.gl": "gpu", "membar.sys": "sys"}
 _HINT = re.compile(r"(L1|L2)::\w+|ca|cg|cs|cv|lu|wb|wt")
@@ -256,8 +258,7 @@ class _Encoder:
         opcode: str,
         a: list[int] | None = None,
         *,
-        guard: int = -1,
-        negated: bool = False,
+        guard: Guard = ALWAYS,
         offset: int = 0,
         target: int = 0,
         how: tuple[int, int, int, int] = (0, 0, 0, 1),
@@ -265,31 +266,32 @@ class _Encoder:
         """Adds an instruction. how: space, order, scope and count."""
         a = [*(a or []), *[-1] * (OPERANDS - len(a or []))]
         handler = self._opcodes.setdefault(opcode, len(self._opcodes))
-        row = (offset, handler, guard, a, target, i.line, negated, *how, [0] * 7)
+        row = (offset, handler, guard[0], a, target, i.line, guard[1], *how, [0] * 7)
         self._rows.append(row)
         self._origins.append(i)
 
     def _one(self, frame: _Frame, i: Instruction) -> None:
         """Encodes an instruction."""
         base = i.opcode.partition(".")[0]
-        guard = frame.at[id(i.names[i.guard.lstrip("!")])] if i.guard else -1
-        guarded = {"guard": guard, "negated": i.guard.startswith("!")}
+        guard = ALWAYS
+        if i.guard:
+            guard = frame.at[id(i.names[i.guard.lstrip("!")])], i.guard.startswith("!")
         if base in ("ld", "st", "atom", "red"):
-            self._access(frame, i, base, guarded)
+            self._access(frame, i, base, guard)
         elif base in ("fence", "membar"):
-            words = ("fence", _FENCES[i.opcode]) if base == "membar" else i.opcode.split(".")
-            self._add(i, "fence", how=_how(i, words[1:]), **guarded)
+            scope = [_FENCES[i.opcode]] if base == "membar" else i.opcode.split(".")[1:]
+            self._add(i, "fence", how=_how(i, scope), guard=guard)
         elif base == "bra":
-            self._add(i, "bra", **guarded)
+            self._add(i, "bra", guard=guard)
         elif base == "call":
-            self._call(frame, i, guarded)
+            self._call(frame, i, guard)
         elif base == "mov":
-            self._move(frame, i, guarded)
+            self._move(frame, i, guard)
         else:
-            words = [self._operand(frame, i, w) for o in i.operands for w in _atoms(o)]
-            self._add(i, _named(i.opcode), words, **guarded)
+            slots = [self._operand(frame, i, w) for o in i.operands for w in _atoms(o)]
+            self._add(i, _named(i.opcode), slots, guard=guard)
 
-    def _access(self, frame: _Frame, i: Instruction, base: str, guarded: dict[str, Any]) -> None:
+    def _access(self, frame: _Frame, i: Instruction, base: str, guard: Guard) -> None:
         """Encodes an access of memory: registers, then the register of the address."""
         words = i.opcode.split(".")[1:]
         *words, kind = words
@@ -309,7 +311,7 @@ class _Encoder:
         address, offset, framed = self._address(frame, i, found[1], int(found[2] or "0", 0))
         how = _how(i, words)
         how = (SPACES.index("frame"), *how[1:]) if framed else how
-        self._add(i, f"{base}.{kind}", [address, *registers], offset=offset, how=how, **guarded)
+        self._add(i, f"{base}.{kind}", [address, *registers], offset=offset, how=how, guard=guard)
 
     def _address(
         self, frame: _Frame, i: Instruction, name: str, offset: int
@@ -325,7 +327,7 @@ class _Encoder:
         base = self._addresses[id(variable)] if variable is not None else int(name or "0", 0)
         return frame.constant(base), offset, False
 
-    def _move(self, frame: _Frame, i: Instruction, guarded: dict[str, Any]) -> None:
+    def _move(self, frame: _Frame, i: Instruction, guard: Guard) -> None:
         """Encodes a move: of a register, a special one, an address, or parts of a register."""
         target, source = i.operands
         variable = i.names.get(source)
@@ -334,18 +336,18 @@ class _Encoder:
             bits = 8 * SIZES[i.opcode.split(".")[1]] // (len(words) - 1)
             way = "unpack" if target.startswith("{") else "pack"
             how = (0, 0, 0, len(words) - 1)
-            self._add(i, f"mov.{way}.b{bits}", words, how=how, **guarded)
+            self._add(i, f"mov.{way}.b{bits}", words, how=how, guard=guard)
         elif source in SPECIAL:
             to = self._operand(frame, i, target)
-            self._add(i, "mov.special", [to], offset=SPECIAL[source], **guarded)
+            self._add(i, "mov.special", [to], offset=SPECIAL[source], guard=guard)
         elif variable is not None and variable.space in ("param", "local"):
             to = self._operand(frame, i, target)
-            self._add(i, "mov.frame", [to], offset=frame.at[id(variable)], **guarded)
+            self._add(i, "mov.frame", [to], offset=frame.at[id(variable)], guard=guard)
         else:
             words = [self._operand(frame, i, w) for w in i.operands]
-            self._add(i, "mov", words, **guarded)
+            self._add(i, "mov", words, guard=guard)
 
-    def _call(self, frame: _Frame, i: Instruction, guarded: dict[str, Any]) -> None:
+    def _call(self, frame: _Frame, i: Instruction, guard: Guard) -> None:
         """Encodes a call: the parameters to copy before it, and the results after it."""
         lists = [o for o in i.operands if o.startswith("(")]
         name = next(o for o in i.operands if not o.startswith("("))
@@ -362,7 +364,7 @@ class _Encoder:
             self._copies.append((other.at[id(v)], frame.at[id(i.names[word])], v.size))
         counts = [len(given), len(results)]
         at = self._names[name]
-        self._add(i, "call", counts, offset=first, target=at, **guarded)
+        self._add(i, "call", counts, offset=first, target=at, guard=guard)
 
     def _operand(self, frame: _Frame, i: Instruction, word: str) -> int:
         """Returns the offset of an operand in the frame."""

@@ -184,7 +184,7 @@ def _table_of(p: Program) -> Any:
         p.stack_bytes,
         p.shared_bytes,
     )
-    made.kept = opcodes, p  # type: ignore[attr-defined]  # as long as the table
+    made.kept = opcodes, p  # as long as the table
     return made
 
 
