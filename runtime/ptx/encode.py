@@ -60,7 +60,7 @@ _ADDRESS = re.compile(r"\[([%\w$]*)(?:\+?(-?\w+))?\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PtxProgram:
     """What the machine executes: tables, and the text that each instruction comes from."""
 
     module: Module
@@ -77,7 +77,7 @@ class Program:
     parameters: tuple[int, ...]  # where those of each function begin in its frame
 
 
-def encode(module: Module) -> Program:
+def encode(module: Module) -> PtxProgram:
     """Returns the tables of a module. Raises UserError E487 for what the machine does not run."""
     return _Encoder(module).program()
 
@@ -141,19 +141,19 @@ def slots(function: Function) -> tuple[dict[int, int], int]:
         or (word in function.labels and begin == at)
     )
     for begin, end in sorted(loops, key=lambda loop: loop[1] - loop[0]):
-        for v, since in first.items():
-            if since < begin <= last[v] < end:
-                last[v] = end
-    free, taken, at, n = list[int](), list[tuple[int, int]](), dict[int, int](), 0
-    for v in sorted(first, key=first.__getitem__):
-        while taken and taken[0][0] < first[v]:
+        for register, since in first.items():
+            if since < begin <= last[register] < end:
+                last[register] = end
+    places, free, taken, n = dict[int, int](), list[int](), list[tuple[int, int]](), 0
+    for register in sorted(first, key=first.__getitem__):
+        while taken and taken[0][0] < first[register]:
             heapq.heappush(free, heapq.heappop(taken)[1])
         if free:
-            at[v] = heapq.heappop(free)
+            places[register] = heapq.heappop(free)
         else:
-            at[v], n = 8 * n, n + 1
-        heapq.heappush(taken, (last[v], at[v]))
-    return at, 8 * n
+            places[register], n = 8 * n, n + 1
+        heapq.heappush(taken, (last[register], places[register]))
+    return places, 8 * n
 
 
 def _results(i: Instruction) -> str:
@@ -175,7 +175,7 @@ class _Encoder:
         self._memory, self._shared_bytes = self._place()
         self._frames = [_Frame(f) for f in module.functions]
 
-    def program(self) -> Program:
+    def program(self) -> PtxProgram:
         """Encodes all functions."""
         functions, constants = list[tuple[int, ...]](), list[int]()
         for f, frame in zip(self._module.functions, self._frames, strict=True):
@@ -191,7 +191,7 @@ class _Encoder:
                 (begin, frame.size, frame.first, len(frame.constants), len(constants), 0)
             )
             constants += frame.constants
-        return Program(
+        return PtxProgram(
             module=self._module,
             code=np.array(self._rows, INSTRUCTION),
             functions=np.array(functions, FUNCTION),

@@ -28,7 +28,7 @@ from hccc.runtime.cuda import (
     build_binary,
 )
 from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.machine import Grid, Kernel
+from hccc.runtime.ptx.machine import PtxLaunch, PtxKernel
 from hccc.runtime.request import LaunchRequest
 
 ARCH = "sm_90"
@@ -44,11 +44,11 @@ class _OnMachine(CudaLauncher):
         self.arrays, self.seed = Arrays(), 0
         return CudaDevice(self.arrays, hip=False, arch=self.arch, units=0, cooperative=True)
 
-    def _kernel(self, unit: KernelUnit, variant: Variant) -> Kernel:
+    def _kernel(self, unit: KernelUnit, variant: Variant) -> PtxKernel:
         key = unit.source, variant
         if key not in self.kernels:
-            self.kernels[key] = Kernel(self.text(unit.source, variant), KERNEL)
-        kernel: Kernel = self.kernels[key]
+            self.kernels[key] = PtxKernel(self.text(unit.source, variant), KERNEL)
+        kernel: PtxKernel = self.kernels[key]
         return kernel
 
     def text(self, source: Path, variant: Variant) -> str:
@@ -64,13 +64,13 @@ class _OnMachine(CudaLauncher):
     def _run(self, unit: KernelUnit, kernel: Any, params: Any) -> float:
         return self._run_all(unit, kernel, [params.tobytes()])
 
-    def _run_all(self, unit: KernelUnit, kernel: Kernel, calls: Sequence[bytes]) -> float:
+    def _run_all(self, unit: KernelUnit, kernel: PtxKernel, calls: Sequence[bytes]) -> float:
         """Runs calls one after the other, each rank as soon as it can. Raises UserError E488."""
         start = time.perf_counter()
         self.seed += 1
         blocks, n = unit.shape.blocks * unit.shape.channels, unit.shape.ranks
         rows = [(_of_rank(params, rank), rank) for params in calls for rank in range(n)]
-        grids = [Grid(row, blocks, 1, unit.threads, rank) for row, rank in rows]
+        grids = [PtxLaunch(row, blocks, 1, unit.threads, rank) for row, rank in rows]
         if found := kernel.run(grids, self.arrays.regions(), self.seed):
             raise found.error()
         return time.perf_counter() - start

@@ -13,14 +13,14 @@ import numpy as np
 
 from hccc.base.building.build import build_alone
 from hccc.base.diagnostics import Note, UserError, fail
-from hccc.runtime.ptx.encode import Array, Program, encode
+from hccc.runtime.ptx.encode import Array, PtxProgram, encode
 from hccc.runtime.ptx.parse import parse, refuse
 
 SOURCE = Path(__file__).with_name("machine.cpp")
 _HEADERS = tuple(SOURCE.with_name(f"{name}.h") for name in ("instructions", "machine", "memory"))
 _FLAGS = ("-O2", "-fvisibility=hidden", "-ffp-contract=off")
 _MOST_SKIPS = 2_000  # of the time in which nothing goes on: all of them are longer than a day
-_FINDINGS = (  # enum Finding
+_FINDINGS = (  # enum PtxFinding
     "",
     "reads what another thread has written and nothing has published",
     "reads what it may still have from before another thread wrote",
@@ -34,7 +34,7 @@ _FINDINGS = (  # enum Finding
 _LAST_UNORDERED = 3
 
 
-class _Report(ctypes.Structure):
+class _ReportRecord(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int) for name in ("finding", "where", "grid", "block", "thread")),
         *((f"writer{name}", ctypes.c_int) for name in ("", "_grid", "_block", "_thread")),
@@ -42,23 +42,23 @@ class _Report(ctypes.Structure):
     )
 
 
-class _Program(ctypes.Structure):
+class _ProgramRecord(ctypes.Structure):
     _fields_ = (
         *((n, ctypes.c_void_p) for n in ("code", "functions", "constants", "copies", "opcodes")),
         *((name, ctypes.c_uint64) for name in ("n_code", "stack_bytes", "shared_bytes")),
     )
 
 
-class _Run(ctypes.Structure):
+class _RunRecord(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("grids", "regions")),
         *((n, ctypes.c_uint64) for n in ("n_grids", "n_regions", "seed", "hang", "steps")),
         ("executed", ctypes.c_void_p),
-        ("report", _Report),
+        ("report", _ReportRecord),
     )
 
 
-class _GridRow(ctypes.Structure):
+class _LaunchRecord(ctypes.Structure):
     _fields_ = (
         ("params", ctypes.c_char_p),
         *((n, ctypes.c_int32) for n in ("params_bytes", "params_at", "function")),
@@ -67,7 +67,7 @@ class _GridRow(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class PtxLaunch:
     """A launch on the GPU of a rank: those of one run one after the other, others at once."""
 
     params: bytes
@@ -78,7 +78,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PtxFinding:
     """A fault that the machine found. what: in words; who: rank, block of it, thread; source:
     lines, from the innermost function out; writer: of the store that was not ordered."""
 
@@ -103,7 +103,7 @@ class Finding:
         return fail("E488", f"{named(*self.who)} {self.what}", notes=notes, help=help)
 
 
-class Kernel:
+class PtxKernel:
     """A kernel of a text of PTX, ready to run."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -125,15 +125,15 @@ class Kernel:
         return set(self.program.code["line"][self.executed].tolist())
 
     def run(
-        self, grids: Sequence[Grid], regions: Sequence[tuple[int, int]], seed: int
-    ) -> Finding | None:
+        self, grids: Sequence[PtxLaunch], regions: Sequence[tuple[int, int]], seed: int
+    ) -> PtxFinding | None:
         """Runs launches to their ends; returns the first fault. regions: address and bytes of all
         memory that they may touch.
 
         Raises:
             UserError: E455 there is too little memory.
         """
-        rows = (_GridRow * len(grids))()
+        rows = (_LaunchRecord * len(grids))()
         for row, g in zip(rows, grids, strict=True):
             row.params, row.params_bytes, row.params_at = g.params, len(g.params), self._params
             row.function, row.stream = self._function, g.rank
@@ -142,7 +142,7 @@ class Kernel:
         own = [(memory.ctypes.data, memory.nbytes)]
         known = np.array([*regions, *own], "u8")
         executed = np.zeros(len(self.program.code), np.uint8)
-        run = _Run(
+        run = _RunRecord(
             grids=ctypes.addressof(rows),
             regions=known.ctypes.data,
             n_grids=len(grids),
@@ -156,8 +156,8 @@ class Kernel:
         self.executed |= executed.astype(bool)
         return self._finding(run.report, grids) if run.report.finding else None
 
-    def _finding(self, report: _Report, grids: Sequence[Grid]) -> Finding:
-        return Finding(
+    def _finding(self, report: _ReportRecord, grids: Sequence[PtxLaunch]) -> PtxFinding:
+        return PtxFinding(
             _FINDINGS[report.finding],
             report.finding <= _LAST_UNORDERED,
             (grids[report.grid].rank, report.block, report.thread),
@@ -174,10 +174,10 @@ class Kernel:
         return (f"`{origin.opcode}`, line {origin.line} of the PTX", *dict.fromkeys(lines))
 
 
-def _table_of(p: Program) -> Any:
+def _table_of(p: PtxProgram) -> Any:
     opcodes = (ctypes.c_char_p * len(p.opcodes))(*(opcode.encode() for opcode in p.opcodes))
     tables: list[Array] = [p.code, p.functions, p.constants, p.copies]
-    made = _Program(
+    made = _ProgramRecord(
         *(table.ctypes.data for table in tables),
         ctypes.cast(opcodes, ctypes.c_void_p).value,
         len(p.code),

@@ -18,7 +18,7 @@ _REDUCES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
+class PtxMutant:
     """A text in which the instruction of a line has no effect on others. was: that instruction."""
 
     line: int
@@ -26,7 +26,7 @@ class Mutant:
     text: str
 
 
-def mutants(text: str) -> Iterator[Mutant]:
+def mutants(text: str) -> Iterator[PtxMutant]:
     """Yields a mutant for each instruction of synchronisation, in the order of the text."""
     lines = text.splitlines(keepends=True)
     for at, line in enumerate(lines):
@@ -37,4 +37,4 @@ def mutants(text: str) -> Iterator[Mutant]:
             changed = _WEAKER.sub(".relaxed", changed)
         if changed != code:
             whole = "".join([*lines[:at], changed.rstrip("\n") + "\n", *lines[at + 1 :]])
-            yield Mutant(at + 1, " ".join(code.split()), whole)
+            yield PtxMutant(at + 1, " ".join(code.split()), whole)

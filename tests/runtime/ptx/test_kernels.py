@@ -20,7 +20,7 @@ from hccc.runtime.build import Variant
 from hccc.runtime.cuda import KERNEL
 from hccc.runtime.layout import shape_of
 from hccc.runtime.ptx.launcher import PtxLauncher
-from hccc.runtime.ptx.machine import Kernel
+from hccc.runtime.ptx.machine import PtxKernel
 from hccc.runtime.ptx.mutants import mutants
 from hccc.runtime.request import LaunchRequest
 from tests.cli.commandline import Hccc
@@ -51,7 +51,7 @@ class Harness:
         """Queues three calls with a text; returns what was wrong, or nothing."""
         built = self._launcher()
         built.seed = seed
-        self.kernel = kernel = Kernel(text, KERNEL)
+        self.kernel = kernel = PtxKernel(text, KERNEL)
         built.kernels[built.source, Variant("float32")] = kernel
         n, arrays = self.plan.n_ranks, built.arrays
         values = [np.arange(COUNT, dtype="f4") + 100 * k for k in range(3 * n)]

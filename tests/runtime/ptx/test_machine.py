@@ -11,7 +11,7 @@ import pytest
 
 from hccc.base.diagnostics import UserError
 from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.machine import Finding, Grid, Kernel
+from hccc.runtime.ptx.machine import PtxFinding, PtxKernel, PtxLaunch
 from hccc.runtime.ptx.mutants import mutants
 
 HEAD = """
@@ -71,17 +71,17 @@ SEEDS = range(1, 17)
 
 def run(
     text: str, memory: Arrays, params: Sequence[Sequence[int]], threads: int = 1, seed: int = 1
-) -> Finding | None:
+) -> PtxFinding | None:
     """Runs a kernel once for each list of parameters, each on a GPU of its own."""
     grids = [
-        Grid(struct.pack("3Q", *([*given, 0, 0, 0][:3])), 1, 1, threads, rank)
+        PtxLaunch(struct.pack("3Q", *([*given, 0, 0, 0][:3])), 1, 1, threads, rank)
         for rank, given in enumerate(params)
     ]
-    return Kernel(text, "k").run(grids, memory.regions(), seed)
+    return PtxKernel(text, "k").run(grids, memory.regions(), seed)
 
 
-def message(text: str, seed: int) -> tuple[Finding | None, Any]:
-    """Runs MESSAGE with 64 threads a rank; returns what was found, and what rank 1 has read."""
+def message(text: str, seed: int) -> tuple[PtxFinding | None, Any]:
+    """Runs MESSAGE with 64 threads a rank; returns the fault, and the words rank 1 has read."""
     memory = Arrays()
     data, flag = memory.zeros(256, np.uint32), memory.zeros(32, np.uint32)
     here = data.data.ptr, flag.data.ptr
@@ -174,7 +174,7 @@ def test_vectors_and_functions() -> None:
     assert made.tolist() == [4, 4, 0, 0]
 
 
-def fault(body: str, address: int = 0) -> Finding:
+def fault(body: str, address: int = 0) -> PtxFinding:
     memory = Arrays()
     data = memory.zeros(8, np.uint32)
     found = run(f"{HEAD}{body}\nret;\n}}", memory, [(data.data.ptr + address, 0)], 2)
@@ -206,7 +206,7 @@ def test_what_stands_still_is_told() -> None:
 )
 def test_what_is_not_known_is_refused_by_name_and_line(body: str, said: str) -> None:
     with pytest.raises(UserError) as refused:
-        Kernel(f"{HEAD}{body}\nret;\n}}", "k")
+        PtxKernel(f"{HEAD}{body}\nret;\n}}", "k")
     assert refused.value.problem.code == "E487"
     assert said in refused.value.problem.message
     line = len(HEAD.splitlines()) + body.count("\n") + 1
