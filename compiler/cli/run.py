@@ -73,7 +73,7 @@ from hccc.ir.op_type import SKEWED
     "--device",
     type=click.Choice(["cpu", "cuda", "hip", "ptx"]),
     default="cpu",
-    help="ptx: what nvcc prints for CUDA, on a machine with weak memory, without a GPU.",
+    help="ptx: cuda, emulated.",
 )
 @click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
 @click.option(
