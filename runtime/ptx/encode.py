@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.runtime.ptx.parse import SIZES, Function, Instruction, Module, Variable, refuse
+from hccc.runtime.ptx.parse import SIZES, Function, Instruction, Module, refuse
 
 Array = NDArray[Any]
 OPERANDS = 10

@@ -28,7 +28,7 @@ from hccc.runtime.cuda import (
     build_binary,
 )
 from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.machine import PtxLaunch, PtxKernel
+from hccc.runtime.ptx.machine import PtxKernel, PtxLaunch
 from hccc.runtime.request import LaunchRequest
 
 ARCH = "sm_90"

@@ -96,7 +96,7 @@ def test_long_and_refused_ones_by_turns(sums: Path) -> None:
 
 
 def alike_but_for_one_thing(communicator: Communicator, sums: Path, ring: Path) -> bool:
-    """Makes each call twice, then one that differs from it in one thing, and looks at every result."""
+    """Makes each call twice, then one that differs from it in one thing; looks at each result."""
     c, n = communicator, communicator.n_ranks
     c.load(sums, ["int32", "uint32"], ["sum", "max"])
     calls = [  # elements, type, reduction, in place, in memory that peers reach
