@@ -132,9 +132,14 @@ HCCC_FN void hccc_op_announce(const hccc_block& b, const hccc_op_view<K, D>& op,
 template <int K, int D>
 HCCC_FN void hccc_op_places(hccc_pointers<K, D>& board, const hccc_block& b,
                             const hccc_op_view<K, D>& op, unsigned m) {
-  HCCC_UNROLL(K + D)
-  for (int i = 0; i < K + D; ++i)
-    if (board.sets(i)) board.set(i, hccc_place(b, hccc_decode(b, op.operand(i)), m));
+  const auto set = [&](int i) { board.set(i, hccc_place(b, hccc_decode(b, op.operand(i)), m)); };
+  if constexpr (hccc_pointers<K, D>::few) {
+    HCCC_UNROLL(K + D)
+    for (int i = 0; i < K + D; ++i) set(i);
+  } else {
+    HCCC_UNROLL(1)
+    for (int i = hccc_thread(); i < K + D; i += hccc_threads) set(i);
+  }
   board.offset = 0;
 }
 
