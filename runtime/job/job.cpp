@@ -155,12 +155,16 @@ class Lanes {
 
   bool carry_out(const hccc_job_task &task) { return ended(task, perform(task)); }
 
-  bool ended(const hccc_job_task &task, hcccResult_t result) {
-    if (result == hcccSuccess) return !failed_;
-    // The reason of a rank that has given up may come after its library's end does.
+  // Waits for the reason of a rank that has given up, which may come after its library's end does.
+  void await_reason(hcccResult_t result) const {
     const auto until = Clock::now() + REASON;
     while (result == hcccRemoteError && border_->of.failure().code() == hcccSuccess && Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  bool ended(const hccc_job_task &task, hcccResult_t result) {
+    if (result == hcccSuccess) return !failed_;
+    await_reason(result);
     const bool hop = task.kind == HCCC_JOB_HOP_SEND || task.kind == HCCC_JOB_HOP_RECEIVE;
     const char *why = hop ? hcccGetLastError(nullptr) : vendor_->last_error();
     fail(result, hop ? std::string(why) : std::string(vendor_->name) + ": " + why, &task);
@@ -197,8 +201,10 @@ class Lanes {
   void look(Clock::time_point begun, double timeout) {
     if (border_->of.failure().code() != hcccSuccess) return fail(hcccRemoteError, "", nullptr);
     hcccResult_t error = hcccSuccess;
-    if (comm_ && vendor_->async_error(comm_, &error) == hcccSuccess && error != hcccSuccess)
+    if (comm_ && vendor_->async_error(comm_, &error) == hcccSuccess && error != hcccSuccess) {
+      await_reason(error);
       return fail(error, std::string(vendor_->name) + ": " + hcccGetErrorString(error), nullptr);
+    }
     if (timeout > 0 && std::chrono::duration<double>(Clock::now() - begun).count() > timeout)
       fail(hcccTimeout, text_of("timed out after %g s", timeout), nullptr);
   }
