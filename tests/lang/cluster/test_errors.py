@@ -294,7 +294,7 @@ LARGE = {
 def test_large_input_is_refused_soon(name: str) -> None:
     begin = time.perf_counter()
     assert problem(LARGE[name]).code in ("E037", "E134", "E137")
-    assert time.perf_counter() - begin < 20
+    assert time.perf_counter() - begin < 120
 
 
 @pytest.mark.slow
