@@ -27,10 +27,15 @@ from hccc.runtime.request import LaunchRequest
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
+from tests.marks import LONG
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+# Those of 32 ranks take minutes.
+NAMES = [
+    p.stem for p in sorted(EXAMPLES.glob("*.rccl")) if LONG > 1 or not p.stem.startswith("hm_")
+]
 COUNT = 50
 SEEDS = 6
 POLLED = ("port_cuda.h", "block.h", "wait.h")
@@ -120,7 +125,7 @@ def test_run_without_nvcc(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.rccl")))
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("transport", ["direct", "staged"])
 def test_every_example(hccc: Hccc, name: str, transport: str) -> None:
     few = ["-b", "1K", "-e", "4K", "--tune", "off", "--transport", transport]
