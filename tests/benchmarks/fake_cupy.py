@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from hccc.runtime.ptx import arrays
+
 # What follows the CUDA source: a launch of the grid by CPU threads, as cuLaunchCooperativeKernel.
 ENTRY = """
 #include "hccc/cpu_runtime.h"
@@ -27,33 +29,21 @@ extern "C" int fake_launch(hccc_params* p, int x, int y, int threads) {
 _NUMBERS = count()
 
 
-class Pointer:
+class Pointer(arrays.Pointer):
     """cupy.cuda.MemoryPointer."""
-
-    def __init__(self, address: int) -> None:
-        self.ptr = address
 
     def copy_from_device_async(self, source: Pointer, size: int) -> None:
         """Copies as cudaMemcpyAsync does."""
         ctypes.memmove(self.ptr, source.ptr, size)
 
 
-class Array(np.ndarray[Any, Any]):
+class Array(arrays.DeviceArray):
     """cupy.ndarray."""
 
     @property
     def data(self) -> Any:
         """Its memory."""
-        return Pointer(self.__array_interface__["data"][0])
-
-    def set(self, host: Any) -> None:
-        """Copies from the host."""
-        self[...] = host
-
-    def get(self, out: Any) -> Any:
-        """Copies to the host."""
-        out[...] = self
-        return out
+        return Pointer(super().data.ptr)
 
 
 def _owned(array: Any) -> Any:
