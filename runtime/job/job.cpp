@@ -155,10 +155,11 @@ class Lanes {
 
   bool carry_out(const hccc_job_task &task) { return ended(task, perform(task)); }
 
-  // Waits for the reason of a rank that has given up, which may come after its library's end does.
+  // Waits for the reason of a rank that is gone or has given up, which may come after its library's end does.
   void await_reason(hcccResult_t result) const {
+    const bool of_another = result == hcccRemoteError || result == hcccAborted;
     const auto until = Clock::now() + REASON;
-    while (result == hcccRemoteError && border_->of.failure().code() == hcccSuccess && Clock::now() < until)
+    while (of_another && border_->of.failure().code() == hcccSuccess && Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 

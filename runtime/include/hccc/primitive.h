@@ -6,11 +6,11 @@
 #include "wait.h"
 #include HCCC_BODY
 
-// Returns a field of entry i of a list in registers, by a chain of selects: registers have no
-// addresses.
+// Returns a field of entry i of a list. Where primitives are inlined on a GPU the list is in
+// registers, which have no addresses: a chain of selects takes it.
 template <class Entry, class Value, int n>
 HCCC_FN Value hccc_pick(const Entry (&row)[n], int i, Value Entry::* field) {
-  if constexpr (!hccc_port_parallel) return row[i].*field;
+  if constexpr (!hccc_port_parallel || !HCCC_INLINE) return row[i].*field;
   Value picked = row[0].*field;
   HCCC_UNROLL(n)
   for (int j = 1; j < n; ++j) {

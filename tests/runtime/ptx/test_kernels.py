@@ -36,6 +36,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 NAMES = [
     p.stem for p in sorted(EXAMPLES.glob("*.rccl")) if LONG > 1 or not p.stem.startswith("hm_")
 ]
+DTYPES = {"direct": "float32", "staged": "bfloat16"}
 COUNT = 50
 SEEDS = 6
 POLLED = ("port_cuda.h", "block.h", "wait.h")
@@ -128,8 +129,9 @@ def test_run_without_nvcc(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("transport", ["direct", "staged"])
 def test_every_example(hccc: Hccc, name: str, transport: str) -> None:
-    few = ["-b", "1K", "-e", "4K", "--tune", "off", "--transport", transport]
-    run(hccc, name, *few, "-n", "1", "-d", "float32,bfloat16")
+    first, dtypes = ("1K", "float32,bfloat16") if LONG > 1 else ("4K", DTYPES[transport])
+    few = ["-b", first, "-e", "4K", "--tune", "off", "--transport", transport]
+    run(hccc, name, *few, "-n", "1", "-d", dtypes)
 
 
 @pytest.mark.slow
