@@ -192,6 +192,7 @@ void Messages::move_all(Exchange &own, const Silent &silent) {
     if (!idle_since) idle_since = now;
     hccc_sleep_for_part(now - idle_since);
   }
+  if (any_done_) remove_done();  // a look for reasons to end takes in messages, too
   if (start) host_.control(rank_).waits.store(0, std::memory_order_relaxed);
 }
 

@@ -3,6 +3,7 @@
 // arguments: an AllReduce of three ranks for float32, rounds, an Alltoallv of three ranks.
 #include <hccc_runtime.h>
 #include <hcccrt.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -80,6 +81,24 @@ void messages(hcccComm_t comm, int rank, int rounds) {
       EXPECT(status.source == last && status.tag == 7 && status.count == count);
       EXPECT(!hcccMemFree(shared));
     }
+}
+
+// Rank 0 receives in two streams of ranks that call a sum as soon as they have sent, rank 2 the later of them: what rank
+// 0 waits for comes while it looks whether the others wait for it.
+void chased(hcccComm_t comm, int rank, int rounds) {
+  const Made made[2];
+  for (int round = 0; round < 20 * rounds; ++round) {
+    float x[2] = {-1, -1}, sum = static_cast<float>(rank);
+    if (rank) usleep(static_cast<useconds_t>(1500 * rank + 37 * round % 1000));
+    for (int k = 0; k < 2; ++k) {
+      if (!rank) EXPECT(!hcccRecv(&x[k], 1, hcccFloat32, k + 1, comm, made[k].stream));
+      else if (rank == k + 1) EXPECT(!hcccSend(&sum, 1, hcccFloat32, 0, comm, nullptr));
+    }
+    for (const Made &one : made) EXPECT(!hcccrtStreamSynchronize(one.stream));
+    EXPECT(rank || (x[0] == 1 && x[1] == 2));
+    EXPECT(!hcccAllReduce(&sum, &sum, 1, hcccFloat32, hcccSum, comm, nullptr));
+    EXPECT(sum == 3);
+  }
 }
 
 void graph(hcccComm_t comm, int rank, int rounds) {
@@ -191,6 +210,7 @@ int main(int n, char **words) {
     at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { graph(comm, rank, rounds); });
     at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { blocks(comm, rank, rounds); });
     at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { messages(comm, rank, rounds); });
+    at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { chased(comm, rank, rounds); });
     group(comms, rounds);
     over = true;
     watcher.join();

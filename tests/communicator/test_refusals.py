@@ -115,10 +115,13 @@ def test_a_rank_that_loads_or_splits(
             assert SAID[wrong[1]] in text, (rank, text)
 
 
+TYPES = {"send": "int32", "recv": "int8", "both": "int32"}
+
+
 def message(c: Communicator, what: str) -> None:
     """Makes a send or receive: the kind and the peer, as in `send 2`."""
     kind, peer = what.split()
-    x = np.full(WAITS, -1, np.int32)
+    x = np.full(WAITS, -1, TYPES[kind])
     if kind == "send":
         c.send(x, int(peer))
     elif kind == "recv":
@@ -172,10 +175,9 @@ def said(act: str, n: int) -> str:
     kind, _, peer = act.partition(" ")
     if not peer:
         return SAID[act]
-    to = "any rank" if peer == "any" else f"rank {peer}"
-    return {"send": f"calls hcccSend of {WAITS} int32 to {to}"}.get(
-        kind, f"calls hcccRecv of {WAITS} int32 from {to}"
-    )
+    other = "any rank" if peer == "any" else f"rank {peer}"
+    name, way = ("hcccSend", "to") if kind == "send" else ("hcccRecv", "from")
+    return f"calls {name} of {WAITS} {TYPES[kind]} {way} {other}"
 
 
 @pytest.mark.parametrize(

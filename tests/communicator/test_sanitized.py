@@ -48,6 +48,7 @@ def test_many_threads_at_once(sums: Path, uneven: Uneven, sanitizer: str, tmp_pa
     )
     run = ["setarch", "-R"] if shutil.which("setarch") else []
     variables = {"HCCC_HEAP_BYTES": str(64 << 20), "HCCC_TIMEOUT": "60"}
+    variables["ASAN_OPTIONS"] = "detect_stack_use_after_return=1"
     done = subprocess.run(
         [*run, str(made), str(kernels), "10", str(blocks)],
         env=os.environ | variables,

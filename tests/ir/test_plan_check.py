@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, Transport, put_places
 from tests.ir.test_plan_json import _text
+
+GPU_BODY = Path(__file__).parents[2] / "runtime" / "include" / "hccc" / "gpu_body.h"
 
 
 def plan() -> Plan:
@@ -76,6 +79,7 @@ def test_operands_of_a_primitive_are_limited() -> None:
     src = Operands(ptr, made.src.rank[pick], made.src.buffer[pick], made.src.slot[pick])
     code, message = complaint(replace(made, src=src))
     assert code == "E316" and f"primitive 5: {many + 1} sources and destinations" in message
+    assert f": {many})" in GPU_BODY.read_text(), "kernels have room for so many addresses"
 
 
 def test_thread_blocks_of_a_rank_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

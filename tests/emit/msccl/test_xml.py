@@ -45,11 +45,18 @@ def staged(path: Path, channels: int = 1) -> Plan:
 
 
 def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:
-    """Checks that the file obeys `dialect` and gives the result on the independent runtime."""
+    """Checks that the file obeys `dialect`, gives the result on the independent runtime, and waits
+    for nothing twice."""
     _, again = corpus.verdict(text)
     assert (again.hangs, again.deadlock, again.race, again.result) == (False, None, None, None)
     c, channels = plan.collective, plan.channels
     algo = runtime.load(text, dialect)
+    for block in (block for gpu in algo.children for block in gpu.children):
+        waited: dict[int, int] = {}
+        for step in block.children:
+            if step["depid"] >= 0:
+                assert step["deps"] > waited.get(step["depid"], -1), "a wait is repeated"
+                waited[step["depid"]] = step["deps"]
     inputs = [c.input_blocks(r) * c.chunks_per_block * channels for r in range(c.n_ranks)]
     alias = aliases(c, channels) if in_place else {}
     machine = runtime.run(algo, inputs, alias, seed)
