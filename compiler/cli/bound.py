@@ -49,12 +49,12 @@ def bound(
 ) -> None:
     """Say what no schedule of a collective can beat on CLUSTER, and what holds it up.
 
-    A schedule takes at least the latency of the longest of the shortest paths, and at least the
-    time in which what must cross a cut can cross it. `over trees` is the best rate there is: of an
-    Allgather and a Reducescatter, of all schedules; of an Allreduce, of those that reduce each byte
-    to a root, whichever, and broadcast it from there. `over paths` is the best rate of an Alltoall,
-    a Gather and a Scatter, of all schedules: cuts that bind together are in it. Where so many
-    thread blocks a rank (`--max-sms`) take longer to copy what there is to copy, that limits.
+    A schedule takes at least the latency between the two ranks that are farthest apart, and at
+    least the time in which all that must cross a cut can cross it. `over trees` is the best rate of
+    any schedule of an Allgather or a Reducescatter; of an Allreduce, of any that reduces each byte
+    to some root and broadcasts it from there. `over paths` is the best rate of any schedule of an
+    Alltoall, a Gather or a Scatter, where several cuts may bind together. Where the thread blocks
+    of a rank (`--max-sms`) need longer to copy what there is to copy, they are the limit.
     """
     from hccc.api import functions as api
     from hccc.driver.inputs import load_cluster

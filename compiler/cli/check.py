@@ -29,13 +29,13 @@ from hccc.cli.progress import progress
 def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
-    Proved are the collective's result, that nothing deadlocks, and that nothing races, for
-    every message size, in place and out of place; and the order is told in which each element
-    is summed. Of a directory it is the plan that is proved,
-    and its files must be what that plan emits, and no others; nothing of it is compiled. The
-    kernels that the plan emits are run on the host, and all they do is held against the plan.
-    Without --cluster the plan is as the program's header says: nothing is chosen. A job's text
-    needs --cluster; its steps are proved as a program's transfers are.
+    It proves for every message size, in place and out of place, that the result is the
+    collective's and that nothing deadlocks or races; and it says in which order each element is
+    summed. Of a directory of kernels it proves the plan, compares every file with what that plan
+    emits, and refuses other files; nothing of the directory is compiled. The kernels that the plan
+    emits are run on the host, and all they do is held against the plan. Without --cluster the plan
+    is as the program's header says: nothing is chosen. A job's text needs --cluster; its steps are
+    proved as a program's transfers are.
     """
     how = command_options(options)
     with progress():

@@ -44,8 +44,8 @@ def diff(
 ) -> None:
     """Say where and why A is faster than B, or B than A (programs, plans, MSCCL XML, directories).
 
-    Both are simulated at each size. What is told are their times, what lies on their critical
-    paths, whose parts add up to the times, their thread blocks, and their busiest links.
+    Both are simulated at each size. It prints their times, what lies on their critical paths (the
+    parts add up to the times), their thread blocks, and their busiest links.
     """
     how = command_options(options)
     with progress():

@@ -58,8 +58,8 @@ def fuzz(
     """Attack hccc with random programs, or ALGO with random mutations, options and runs.
 
     What it finds is shrunk and printed as a program, with the command that replays it; the exit
-    code is then 1. With --directories the directory of kernels of ALGO, or of a small program, is
-    changed in ways in which somebody could have code of theirs run: none is.
+    code is then 1. With --directories it changes the directory of kernels of ALGO, or of a small
+    program, as somebody would who wants `check` or `run` to execute code of theirs.
     """
 
     budget = examples if examples or seconds else 1000

@@ -140,9 +140,9 @@ def run(
 ) -> None:
     """Run all ranks of ALGO (program, plan, XML, kernels, or job) on real data.
 
-    Prints the table of nccl-tests, for several plans with the plan that each row is of. Without
-    --cluster programs are compiled for this host. A job is over the vendor clusters of
-    --cluster or --vendors. Exits with 1 if any element is wrong.
+    It prints the table of nccl-tests; where there are several plans, with the plan of each row.
+    Without --cluster programs are compiled for this host. A job runs over the vendor clusters of
+    --cluster or --vendors. The exit code is 1 if any element is wrong.
     """
     _check_files(algorithm, file, options["trace"])
     from hccc.cli import jobs

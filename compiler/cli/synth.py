@@ -63,8 +63,8 @@ def _methods() -> list[str]:
     "--max-sms",
     "most_sms",
     type=click.IntRange(1),
-    help="Most thread blocks of a rank, each on an SM of its own; where left out the larger of 32 "
-    "(NCCL's most) and a quarter of the SMs, but at most half.",
+    help="Most thread blocks of a rank; each takes an SM. By default the larger of 32 (NCCL's "
+    "most) and a quarter of the SMs, but at most half of them.",
 )
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
@@ -72,9 +72,9 @@ def _methods() -> list[str]:
     default="auto",
     metavar="NAME",
     shell_complete=one_of(_methods),
-    help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (one "
-    "node of each kind), greedy, greedy shortened by a solver (repair), or HeteCCL's cegis; auto: "
-    "the fastest but for solvers, simulated.",
+    help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (of "
+    "one node of each kind), greedy, repair (greedy, shortened by a solver), or cegis (HeteCCL's). "
+    "auto: the fastest in simulation of all that need no solver.",
 )
 @click.option(
     "--time-limit",

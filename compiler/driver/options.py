@@ -80,23 +80,23 @@ class Options:
 
     scheduler: str = _auto_or(
         Scheduler,
-        "Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
-        "on the --cluster, of more than 32,768 transfers by how many steps they have; "
-        "round-robin to compare.",
+        "Order of the tasks: ResCCL's (hpds), list scheduling, or round-robin, to compare. auto: "
+        "the faster of hpds and list on the --cluster; of more than 32,768 transfers the one with "
+        "fewer steps.",
     )
     allocator: str = _auto_or(
         Allocator,
-        "Thread blocks of a channel: shared by connections idle in turn (state), one for each "
-        "connection, stage or depth of data, or as many by depth as the name says; (auto) the "
-        "fastest of state and depth on the --cluster, up to 8,192 transfers, else state.",
+        "Thread blocks of a channel: one for each connection, stage or depth of data, so many by "
+        "depth (depth8), or some that connections share which are idle in turn (state). auto: the "
+        "fastest of state and depths on the --cluster; of more than 8,192 transfers, state.",
     )
     fuse: str = _auto_or(Fusion, "How far to fuse primitives.")
     transport: Transport = field(
         default=Transport.AUTO,
         metadata={
             "choices": tuple(choice.name.lower() for choice in CHOICES),
-            "help": "One-sided put and get, or send and receive through slots; (auto) one-sided "
-            "within a memory domain, as --network-lowering says between two.",
+            "help": "direct: one-sided put and get. staged: send and receive through slots. auto: "
+            "direct within a memory domain, between two as --network-lowering says.",
         },
     )
     network_lowering: str = _auto_or(
@@ -106,8 +106,8 @@ class Options:
     accumulate: str | None = _one_of(
         None,
         tuple(one.value for one in Accumulate),
-        "The type in which a primitive adds its sources: of at least 32 bits (where left out) or "
-        "64 bits for floats, or (same) the element's own, rounded after every two values.",
+        "The type in which floats are added: of at least 32 bits (the default), of 64 bits, or "
+        "(same) the element's own, rounded after every two values.",
     )
     slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
     channels: int | None = _number(
@@ -118,20 +118,20 @@ class Options:
         None,
         1,
         None,
-        "Most thread blocks of a rank, over all channels, each on an SM of its own; "
-        "where left out the larger of 32 (NCCL's most) and a quarter of the SMs, but at most half.",
+        "Most thread blocks of a rank, all channels together; each takes an SM. By default the "
+        "larger of 32 (NCCL's most) and a quarter of the SMs, but at most half of them.",
     )
     tune: str = _one_of(
         "fast",
         TUNINGS,
-        "How thoroughly to choose what is left open for a --cluster, by simulated time; (off) as "
-        "the program's header says.",
+        "How thoroughly to choose what is left open, by simulated time on the --cluster. off: "
+        "nothing is chosen, all is as the program's header says.",
     )
     plans: int = _number(
         4,
         1,
         16,
-        "Most plans of a directory, each for the sizes at which it is best on the --cluster.",
+        "Most plans of a directory; each serves the sizes at which it is best on the --cluster.",
     )
     sizes: str = field(
         default="1K..4G",
@@ -140,8 +140,8 @@ class Options:
     deterministic: bool = field(
         default=False,
         metadata={
-            "help": "Refuse kernels that sum an element in an order that depends on the size of a "
-            "call, or on the rank where that changes results between ranks."
+            "help": "Refuse kernels that add the terms of a sum in an order that depends on the "
+            "size of a call, or in orders that give ranks different results."
         },
     )
     verify_each: bool = field(

@@ -235,6 +235,16 @@ bool extract(Machine&, Thread& t, const Instruction& i) {
   set<T>(t, i.a[0], r);
   return true;
 }
+template <class T>
+bool insert(Machine&, Thread& t, const Instruction& i) {
+  const int bits = 8 * sizeof(T), at = get<u32>(t, i.a[3]) & 255, n = get<u32>(t, i.a[4]) & 255;
+  const T a = get<T>(t, i.a[1]);
+  T r = get<T>(t, i.a[2]);
+  for (int k = 0; k < n && at + k < bits; ++k)
+    r = T((r & ~(T(1) << (at + k))) | (a >> k & 1) << (at + k));
+  set<T>(t, i.a[0], r);
+  return true;
+}
 template <class T, int what>
 bool count_bits(Machine&, Thread& t, const Instruction& i) {
   const T a = get<T>(t, i.a[1]);
@@ -624,6 +634,7 @@ class Handlers {
     add("shr" + b, shift<U, false>);
     add("popc" + b, count_bits<U, 0>);
     add("clz" + b, count_bits<U, 1>);
+    add("bfi" + b, insert<U>);
     add("brev" + b, count_bits<U, 2>);
     comparison<U, Eq>("setp.eq", "b" + bits);
     comparison<U, Ne>("setp.ne", "b" + bits);

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -29,7 +30,8 @@ CASES = (
 def _environment(n: int, place: Path) -> dict[str, str]:
     """Writes kernels for the stand-in, and returns the variables that have ranks use it."""
     runtime = cuda.working_runtime()
-    compiler = runtime.parent / "nvcc"  # where it stays: what it compiles is kept by its path
+    # It stays where it is, for what it compiles is kept by its path; it names this very tree.
+    compiler = runtime.parent / f"nvcc-{crc32(__file__.encode()):08x}"
     if not compiler.exists():
         cuda.compiler(compiler, runtime)
     gpu = {"NVCC": str(compiler), "HCCC_GPU_ARCH": "sm_standin", "HCCC_PLATFORM": "cpu"}

@@ -136,9 +136,9 @@ def test_every_example(hccc: Hccc, name: str, transport: str) -> None:
 
 @pytest.mark.slow
 def test_types_and_reductions(hccc: Hccc) -> None:
-    """Others have instructions that the machine does not run yet: it names them."""
     few = ["-b", "1K", "-e", "1K", "-n", "1", "--tune", "off"]
     run(hccc, "sendrecv", *few, "-d", "int8,float64")
+    run(hccc, "ring_allreduce", *few, "-d", "int8", "-o", "land")
     run(hccc, "ring_allreduce", *few, "-d", "float32,float16,bfloat16", "-o", "sum,max")
 
 

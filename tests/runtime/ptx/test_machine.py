@@ -138,6 +138,8 @@ BODIES = {
     "st.global.f32 [%rd2], %f2;": 1.25,
     "mov.u32 %r2, 0x12345678; prmt.b32 %r3, %r2, 0, 0x4410; cvt.rn.f32.u32 %f1, %r3; "
     "st.global.f32 [%rd2], %f1;": float(0x5678),
+    "mov.u32 %r2, 0x1ab; mov.u32 %r3, 0xff00ff; bfi.b32 %r4, %r2, %r3, 4, 8; "
+    "cvt.rn.f32.u32 %f1, %r4; st.global.f32 [%rd2], %f1;": float(0xFF0ABF),
     "mov.u32 %r2, 40; mov.u32 %r3, 1; shl.b32 %r3, %r3, %r2; cvt.rn.f32.u32 %f1, %r3; "
     "st.global.f32 [%rd2], %f1;": 0.0,
     "mov.s32 %r2, -9; shr.s32 %r2, %r2, 1; cvt.rn.f32.s32 %f1, %r2; st.global.f32 [%rd2], %f1;": -5,
