@@ -33,3 +33,20 @@ def compiled(program: Program, **options: object) -> Plan:
 def test_which_plans_multiply_what_enters(plan: Plan, wanted: bool) -> None:
     assert plan.multiplies() == wanted == ("premul_sum" in plan.operations)
     assert {"sum", "avg"} <= {*plan.operations}
+
+
+@pytest.mark.parametrize(
+    ("plan", "wanted"),
+    [
+        (compiled(RING, transport=Transport.DIRECT), True),
+        (compiled(RING, transport=Transport.STAGED), False),  # all goes through slots
+        (compiled(NODES, network_lowering="slots"), True),  # within nodes
+        (compiled(plans.alltoall(2, gpus=1), network_lowering="slots"), False),
+        (compiled(plans.alltoall(2, gpus=1), network_lowering="put"), True),
+        # A proxy reads what it puts into scratch.
+        (compiled(plans.direct_reducescatter(3, gpus=1), network_lowering="put"), True),
+    ],
+    ids=["direct", "staged", "within nodes", "slots", "put", "put into scratch"],
+)
+def test_which_plans_touch_buffers_of_peers(plan: Plan, wanted: bool) -> None:
+    assert plan.touches_peers() is wanted
