@@ -15,6 +15,7 @@ from hccc.driver import compilation as driver
 from hccc.driver import outputs
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
+from hccc.interop import export_library as export_library_module
 from hccc.interop.export_library import export_library
 from hccc.interop.export_msccl import XmlOptions
 from hccc.interop.import_msccl import import_msccl
@@ -112,3 +113,15 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         outputs.write_xml(library(), tmp_path / "file", XmlOptions())
     assert caught.value.problem.code == "E431"
+
+
+def test_a_plan_that_carries_but_its_smallest_size_has_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalogue = library().catalogue
+    for less in (0, 1):
+        monkeypatch.setattr(
+            export_library_module, "largest_message", lambda _, o, less=less: o.min_bytes - less
+        )
+        made = export_library(catalogue, XmlOptions("executor", in_place=True))
+        assert bool(made) is not bool(less)

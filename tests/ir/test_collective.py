@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from hccc.base.diagnostics import UserError
@@ -32,3 +33,27 @@ def test_a_collective_is_found_however_it_is_written(op: OpType) -> None:
 def test_another_word_is_no_collective(name: str) -> None:
     with pytest.raises(UserError, match="E465"):
         collective_named(name)
+
+
+@pytest.mark.parametrize("per", [1, 2, 3])
+def test_an_alltoall_transposes_the_blocks(per: int) -> None:
+    """Block b of rank r, of `per` chunks, is block r of rank b afterwards."""
+    n = 3
+    c = Collective(OpType.ALLTOALL, n, block_count(OpType.ALLTOALL, n) * per)
+    for rank in range(n):
+        for slot in range(n * per):
+            sender, k = divmod(slot, per)
+            wanted = (sender * n + rank) * per + k
+            assert int(c.output_chunk(np.int64(rank), np.int64(slot))) == wanted
+            assert int(c.input_chunk(np.int64(sender), np.int64(rank * per + k))) == wanted
+
+
+@pytest.mark.parametrize("per", [1, 2, 3])
+def test_a_sendrecv_moves_each_ranks_block_to_the_next(per: int) -> None:
+    n = 3
+    c = Collective(OpType.SENDRECV, n, block_count(OpType.SENDRECV, n) * per)
+    for rank in range(n):
+        for k in range(per):
+            chunk = int(c.input_chunk(np.int64((rank - 1) % n), np.int64(k)))
+            assert int(c.output_chunk(np.int64(rank), np.int64(k))) == chunk
+            assert chunk == (rank - 1) % n * per + k

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import Options
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.transport import Transport
@@ -50,3 +53,10 @@ def test_which_plans_multiply_what_enters(plan: Plan, wanted: bool) -> None:
 )
 def test_which_plans_touch_buffers_of_peers(plan: Plan, wanted: bool) -> None:
     assert plan.touches_peers() is wanted
+
+
+def test_a_custom_collective_reduces_where_its_primitives_do() -> None:
+    for program, wanted in ((plans.ring_allgather(3), False), (plans.ring_allreduce(3), True)):
+        made = compiled(program)
+        custom = replace(made, collective=replace(made.collective, op=OpType.CUSTOM))
+        assert custom.reduces is wanted

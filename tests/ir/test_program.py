@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hccc.ir.program import Program, check
+from hccc.ir.program import Program, check, same
 from hccc.lang.transfer.load import load
 from hccc.testing import correct_programs
 
@@ -77,3 +77,16 @@ def test_a_corrupt_header_is_seen(program: Program, change: dict[str, Any]) -> N
 def test_a_corrupt_collective_is_seen(program: Program, change: dict[str, Any]) -> None:
     collective = replace(program.collective, **change)
     assert check(replace(program, collective=collective))
+
+
+@given(correct_programs(), st.sampled_from(["src", "dst", "step", "chunk", "op"]), st.data())
+def test_programs_that_differ_are_not_the_same(
+    program: Program, field: str, data: st.DataObject
+) -> None:
+    changed = program.transfers.copy()
+    assert same(program, replace(program, transfers=changed.copy()))
+    assert not same(program, replace(program, channels=program.channels + 1))
+    assume(len(program))
+    changed[field][data.draw(st.integers(0, len(program) - 1))] += 1
+    assert not same(program, replace(program, transfers=changed))
+    assert not same(program, replace(program, transfers=program.transfers[:-1]))

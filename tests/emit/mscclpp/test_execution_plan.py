@@ -249,7 +249,8 @@ def test_what_no_operation_does(side: str) -> None:
     assert rank[second] != made.rank_of()[row]
     rank[second] = made.rank_of()[row]
     change: dict[str, Any] = {side: replace(operands, rank=rank)}
-    refused("E531", f"of rank {rank[second]} does", replace(made, **change))
+    many = f"{made.src.counts()[row]} sources, {made.dst.counts()[row]} destinations"
+    refused("E531", f"of rank {rank[second]} does: {many}", replace(made, **change))
 
 
 def test_limits_of_a_thread_block() -> None:
