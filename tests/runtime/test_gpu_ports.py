@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 WAITING, EXPIRED, LOST, POLL = range(4)  # hccc_wait_state
 READS = 1024  # turns from one reading of the clock to the next
 SPINS = 64
-FUNCTIONS = ("hccc_count", "hccc_claim", "hccc_barrier_any")
+PRODUCTS = ("hccc_product",) * 2  # of floats and of doubles
+FUNCTIONS = ("hccc_count", "hccc_claim", "hccc_barrier_any", *PRODUCTS)
 
 
 @pytest.fixture(scope="module", params=["cuda", "hip"])
@@ -81,6 +83,16 @@ def test_counters_count_by_one_and_a_record_is_claimed_once(port: ctypes.CDLL) -
         assert not port.claimed(ctypes.byref(word), 5) and word.value == asked
         assert port.claimed(ctypes.byref(word), asked) and word.value == 1
         assert not port.claimed(ctypes.byref(word), asked) and word.value == 1
+
+
+@settings(deadline=None)
+@given(st.floats(width=32), st.floats(width=32), st.floats(), st.floats())
+def test_products(port: ctypes.CDLL, a: float, b: float, x: float, y: float) -> None:
+    port.product.restype, port.product.argtypes = ctypes.c_float, [ctypes.c_float] * 2
+    port.long_product.restype, port.long_product.argtypes = ctypes.c_double, [ctypes.c_double] * 2
+    with np.errstate(all="ignore"):
+        assert np.array_equal(port.product(a, b), np.float32(a) * np.float32(b), equal_nan=True)
+    assert np.array_equal(port.long_product(x, y), x * y, equal_nan=True)
 
 
 @settings(deadline=None)

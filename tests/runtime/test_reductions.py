@@ -30,8 +30,9 @@ Values = Any  # an array, some of them of complex numbers
 RANKS = 5
 SHAPE = ("SUB", "CHANNELS", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SENDS", "SLOTS")
 NEW = ("int16", "uint16", "bool", "complex64", "complex128")
-# The texts of the GPUs differ in how float16 is converted alone: of the others one of each kind.
-OF_HIP = ("float16", "bfloat16", "float32", "int32", "uint8", "bool", "complex64")
+# The texts of the GPUs differ in how float16 is converted and floats are multiplied: of other types
+# one of each kind.
+OF_HIP = ("float16", "bfloat16", "float32", "float64", "int32", "uint8", "bool", "complex64")
 OF_A_PAIR = """
 template <int K>
 static void run(hccc_T* const* at, unsigned n, const unsigned long long* scales) {

@@ -8,6 +8,8 @@
 #define HCCC_SHARED
 #define HCCC_SCOPE 0
 #define __HIP_MEMORY_SCOPE_SYSTEM 0
+#define __fmul_rn(a, b) ((a) * (b))
+#define __dmul_rn(a, b) ((a) * (b))
 #define atomicAdd(counter, n) __atomic_fetch_add(counter, n, __ATOMIC_SEQ_CST)
 #define __hip_atomic_fetch_add(counter, n, order, scope) __atomic_fetch_add(counter, n, order)
 #define __hip_atomic_compare_exchange_strong(word, expected, wanted, order, other, scope) \
@@ -64,6 +66,9 @@ extern "C" unsigned long long rearmed() {
   hccc_rearm(wait);
   return wait.start;
 }
+
+extern "C" float product(float a, float b) { return hccc_product(a, b); }
+extern "C" double long_product(double a, double b) { return hccc_product(a, b); }
 
 extern "C" unsigned counted(unsigned* counter) { return hccc_count(counter); }
 extern "C" int claimed(unsigned* word, unsigned expected) { return hccc_claim(word, expected); }
