@@ -104,6 +104,18 @@ def test_no_wrong_version_survives(name: str, transport: Transport, most: int) -
         assert plan is None or verdict(plan) in ("E304", "E306", "E307", "E312"), (i, bit)
 
 
+def test_a_value_of_another_chunk_is_seen() -> None:
+    p = lower(hpds(depend(verify(SMALL["ring allreduce"]))), Transport.DIRECT)
+    for side in ("src", "dst"):
+        operands = getattr(p, side)
+        for kind in (Buffer.VALUE, Buffer.START):
+            for i in np.flatnonzero(operands.buffer == kind)[:1]:
+                slot = operands.slot.copy()
+                slot[i] += 1
+                found = primitives_ir.check(replace(p, **{side: replace(operands, slot=slot)}))
+                assert found == ["an operand holds another chunk than its primitive moves"]
+
+
 def on_nodes(p: Program, gpus: int, network: str) -> Primitives:
     """Lowers `p`, with `gpus` GPUs a node, to mixed primitives."""
     return lower(hpds(depend(verify(replace(p, gpus_per_node=gpus)))), Transport.AUTO, network)
