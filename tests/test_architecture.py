@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "pictures": {"analysis", "base", "driver", "ir", "lang", "network", "predict", "sim"},
     "standard": {"base", "driver", "emit", "ir", "passes", "proofs", "runtime", "synth"},
-    "profile": {"base", "driver", "emit", "ir", "lang", "launch", "runtime"},
+    "profile": {"base", "driver", "emit", "ir", "lang", "launch", "runtime", "sim"},
     "testing": {
         *("base", "driver", "emit", "interop", "ir", "lang", "passes", "proofs", "runtime"),
     },

@@ -392,6 +392,11 @@ TABLE = (
         "The header's GPUPerNode or NICPerNode is not that of the cluster.",
         "Times are the cluster's; make the header say the same, or leave it out there.",
     ),
+    Code(
+        "W406",
+        "What was measured between hosts is not what a cluster says: neither a latency and a "
+        "bandwidth, or not the same both ways.",
+    ),
     Code("E501", "A file is not XML, or uses entities or a DTD."),
     Code("E502", "An XML file is not an MSCCL algorithm."),
     Code("E511", "An MSCCL algorithm describes no collective that hccc knows."),

@@ -10,16 +10,19 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
-from hccc.cli.options import json_option
+from hccc.cli.options import hosts_options, json_option
 from hccc.cli.progress import progress
 from hccc.cli.types import Duration, File, Words
 from hccc.driver.options import TARGETS
 
 
 @click.command(
-    short_help="Measure this machine into a .cluster.",
+    short_help="Measure this machine, or several hosts, into a .cluster.",
     cls=HelpfulCommand,
-    examples=["hccc profile --device cpu --ranks 4 -o here.cluster"],
+    examples=[
+        "hccc profile --device cpu --ranks 4 -o here.cluster",
+        "hccc profile --hosts a:2,b:2 -o site.cluster",
+    ],
 )
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 @click.option(
@@ -27,21 +30,35 @@ from hccc.driver.options import TARGETS
 )
 @click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Of the programs launched.")
 @click.option(
-    "--time", "seconds", type=Duration(), default="10s", help="How long on each device: 30s, 10m."
+    "--time",
+    "seconds",
+    type=Duration(),
+    default="10s",
+    help="How long on each device, and for each kind of link between hosts: 30s, 10m.",
 )
+@hosts_options
 @json_option
 def profile(
     output: Path | None,
     devices: tuple[str, ...] | None,
     ranks: int,
     seconds: float,
+    hosts: str,
+    rsh: str | None,
+    remote_python: str | None,
     as_json: bool,
 ) -> None:
     """Measure this machine: α, launches, thread blocks, reductions, links; write it as a .cluster.
 
-    With several devices each has a file of its own: FILE-cpu, FILE-cuda.
+    With several devices each has a file of its own: FILE-cpu, FILE-cuda. With --hosts each host is
+    measured so, on its CPU, and then the links within hosts and between them, by ranks in processes
+    as `hccc run --hosts` starts them.
     """
     from hccc.profile import cluster_file
+
+    if hosts:
+        _of_hosts(hosts, rsh, remote_python, output, devices, ranks, seconds, as_json)
+        return
     from hccc.profile.measure import ProfileOptions, check_devices
     from hccc.profile.measure import profile as measure
 
@@ -66,3 +83,40 @@ def profile(
             print(f"{p.name} → {path}\n{cluster_file.summary(p)}")
     else:
         print(texts[0], end="")
+
+
+def _of_hosts(
+    text: str,
+    rsh: str | None,
+    remote_python: str | None,
+    output: Path | None,
+    devices: tuple[str, ...] | None,
+    ranks: int,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Measures hosts and writes them as one cluster."""
+    from hccc.launch.remote import Shell
+    from hccc.profile import cluster_file
+    from hccc.profile.hosts import hosts_to_measure, measure_hosts
+
+    if devices not in (None, ("cpu",)):
+        message = f"--hosts --device {','.join(devices or ())}: GPUs of hosts are not measured yet"
+        raise fail("E415", message, help="--device cpu, or `hccc profile` on each host")
+    hosts, shell = hosts_to_measure(text), Shell.of(rsh, remote_python)
+    file = output if output is not None and str(output) != "-" else None
+    cluster_file.check_free([file] if file else [])
+    with progress():
+        found = measure_hosts(hosts, shell, ranks, seconds)
+    made = found.site.text()
+    if file:
+        cluster_file.write({file: made})
+    report.warnings(found.warnings)
+    if as_json:
+        files = [str(file)] if file else []
+        report.as_json({**found.facts(), "cluster": made, "files": files})
+    elif file:
+        print(f"{len(hosts)} hosts, {hosts[-1].ranks.stop} ranks → {file}")
+        print("\n".join(line.removeprefix("# ") for line in found.site.comments()))
+    else:
+        print(made, end="")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from queue import Empty, SimpleQueue
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from hccc.base.diagnostics import Note, Problem, UserError, fail
 from hccc.ir.ranks import named_runs
@@ -26,6 +26,7 @@ GRACE_S = 5.0  # that ranks have to end by themselves once one has failed
 STOP_S = 3.0  # and again after SIGTERM
 _ROOT_S = 90.0  # in which the first host says where ranks meet; it has 60 to start
 Events = SimpleQueue[tuple[int, Message]]  # a rank and its message
+OnLine = Callable[[int, str, int], None]  # a rank, its output, and 1 (stdout) or 2 (stderr)
 
 
 def launch(
@@ -34,9 +35,10 @@ def launch(
     shell: Shell | None = None,
     *,
     label: bool = False,
+    on_line: OnLine | None = None,
 ) -> None:
     """Runs a command. hosts: where, in order of ranks; none: here. label: each line of output
-    begins with its rank.
+    begins with its rank. on_line: gets the output of ranks on hosts, which is not printed then.
 
     Raises:
         UserError: E475 a rank failed; E474 a host cannot be reached; E476 the command cannot be
@@ -44,7 +46,9 @@ def launch(
     """
     events: Events = SimpleQueue()
     with _started(command, hosts, shell, label, events) as stop:
-        _Job(command.n_ranks, hosts, label, events, stop).wait()
+        _Job(
+            command.n_ranks, hosts, on_line or _printer(command.n_ranks, label), events, stop
+        ).wait()
 
 
 @contextmanager
@@ -86,6 +90,17 @@ def _started(
             remote.end(orderly=True)
 
 
+def _printer(n_ranks: int, label: bool) -> OnLine:
+    """Returns what prints the output of ranks, each line with its rank if it has a label."""
+
+    def on_line(rank: int, text: str, to: int) -> None:
+        before = f"[{rank:{len(str(n_ranks - 1))}}] " if label else ""
+        end = "\n" if label and not text.endswith("\n") else ""
+        print(before + text, end=end, file=sys.stdout if to == 1 else sys.stderr, flush=True)
+
+    return on_line
+
+
 def _remote(host: Host, shell: Shell, name: str | None, events: Events) -> Remote:
     groups = [range(rank, rank + 1) for rank in host.ranks]
     first = {"word": "root", "host": name}
@@ -116,11 +131,11 @@ class _Job:
         self,
         n_ranks: int,
         hosts: Sequence[Host],
-        label: bool,
+        on_line: OnLine,
         events: Events,
         stop: Callable[[int], None],
     ) -> None:
-        self._n, self._hosts, self._label = n_ranks, hosts, label
+        self._n, self._hosts, self._on_line = n_ranks, hosts, on_line
         self._events, self._stop = events, stop
         self._ended: dict[int, int | None] = {}
         self._failed: tuple[int, UserError] | None = None  # the first rank, and how
@@ -149,7 +164,7 @@ class _Job:
 
     def _hear(self, rank: int, message: Message) -> None:
         if "out" in message:
-            self._print(rank, message["out"], sys.stdout if message["to"] == 1 else sys.stderr)
+            self._on_line(rank, message["out"], message["to"])
         elif "error" in message:
             self._end(rank, None, error_of(message["error"]))
         elif "exit" in message:
@@ -161,11 +176,6 @@ class _Job:
         self._ended.setdefault(rank, code)
         if failure and not self._failed:
             self._failed, self._until = (rank, failure), time.monotonic() + GRACE_S
-
-    def _print(self, rank: int, text: str, stream: TextIO) -> None:
-        label = f"[{rank:{len(str(self._n - 1))}}] " if self._label else ""
-        end = "\n" if label and not text.endswith("\n") else ""
-        print(label + text, end=end, file=stream, flush=True)
 
     def _name(self, rank: int) -> str:
         where = next((f" on {host.name}" for host in self._hosts if rank in host.ranks), "")

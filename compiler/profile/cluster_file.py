@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -67,29 +67,44 @@ class Profile:
 
 def text(p: Profile) -> str:
     """Writes the cluster file: how each number was measured, and the machine as one node."""
+    lines = [
+        *commented(_comments(p)),
+        f"define chunk = {CHUNK}",
+        "define nodenum = 1",
+        *node_lines(p, 1, f"{p.ranks}", p.ranks, p.costs.alpha),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def commented(paragraphs: Iterable[str]) -> Iterator[str]:
+    """Yields paragraphs as lines of comments."""
+    return (f"# {line}" for paragraph in paragraphs for line in wrap(paragraph, 98))
+
+
+def node_lines(p: Profile, number: int, size: str, ranks: int, alpha: float) -> Iterator[str]:
+    """Yields the lines of node `number`, which is like `p`.
+
+    size: `4` or `2 * 4`; ranks: of one node; alpha: µs of its links.
+    """
     printable = re.sub(r"[^A-Za-z0-9 ._+-]+", " ", re.sub(r"\((R|TM)\)", "", p.name))
     name = " ".join(printable.split()).lstrip(" ._+-")[:64] or p.device
     f = p.costs
-    speeds = f"reduce => {_digits(f.reduce)}, block => {_digits(f.block)}"
+    speeds = f"reduce => {digits(f.reduce)}, block => {digits(f.block)}"
     if f.cache:
         cache = ", ".join(f"({_size(x.size)} -> {_rates(x)})" for x in f.cache)
-        speeds += f", read => {_digits(f.read)}, step => {_digits(f.alpha)},\n"
+        speeds += f", read => {digits(f.read)}, step => {digits(f.alpha)},\n"
         speeds += "\n".join(
             wrap(f"cache => [{cache}]", 98, initial_indent=4 * " ", subsequent_indent=14 * " ")
         )
-    link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
-    rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
-    lines = [
-        *(f"# {line}" for paragraph in _comments(p) for line in wrap(paragraph, 98)),
-        f"define chunk = {CHUNK}",
-        "define nodenum = 1",
-        f"define node1 = {p.ranks}",
-        *([f"define cores = {p.cores}"] if p.cores else []),
-        f"define launch = {_launch(p)}",
-        f'define device = {{vendor => "{p.vendor}", name => "{name}", {speeds}}}',
-        f"define bandwidth = {{{kind} => [((0..{p.ranks - 1}) -> {rate})]}}",
-    ]
-    return "\n".join(lines) + "\n"
+    yield f"define node{number} = {size}"
+    if p.cores:
+        yield f"define cores = {p.cores}"
+    yield f"define launch = {_launch(p)}"
+    yield f'define device = {{vendor => "{p.vendor}", name => "{name}", {speeds}}}'
+    if ranks > 1:
+        link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
+        rate = f"({digits(max(link, f.block))}, 1, {digits(alpha)})"
+        yield f"define bandwidth = {{{kind} => [((0..{ranks - 1}) -> {rate})]}}"
 
 
 def _comments(p: Profile) -> Iterator[str]:
@@ -104,7 +119,7 @@ def _comments(p: Profile) -> Iterator[str]:
         f"the median is {p.spread:.0%} more."
     )
     yield (
-        f"α {_digits(f.alpha)} µs: what one more primitive takes in launches of {16 * p.ranks} "
+        f"α {digits(f.alpha)} µs: what one more primitive takes in launches of {16 * p.ranks} "
         f"bytes a rank, over a link or (step) not, which all numbers here together explain within "
         f"{p.error_small:.0%}."
     )
@@ -121,28 +136,31 @@ def _comments(p: Profile) -> Iterator[str]:
         )
     else:
         yield (
-            f"links: all ranks at once copy {_digits(p.total)} GB/s, of which the port of each has "
+            f"links: all ranks at once copy {digits(p.total)} GB/s, of which the port of each has "
             "its part, but no less than one thread block."
         )
-    cores = f", on all cores {_digits(f.wake)} µs" if p.cores > 1 else ""
+    cores = f", on all cores {digits(f.wake)} µs" if p.cores > 1 else ""
     yield (
-        f"A launch itself takes {_digits(f.launch)} µs, {_digits(f.entry)} µs for each thread "
+        f"A launch itself takes {digits(f.launch)} µs, {digits(f.entry)} µs for each thread "
         f"block{cores}: base, entry and wake of `launch` (`hccc sim --launch 0` leaves them out)."
     )
     if p.cores > 1:
         yield f"Launches of up to {_size(SMALL_LAUNCH)} in all (small) run on one core."
-    yield "Links to other machines (NICs, switches) cannot be measured on one: none are here."
+    yield (
+        "Links to other machines (NICs, switches) cannot be measured on one: none are here "
+        "(`hccc profile --hosts a:2,b:2` measures several)."
+    )
 
 
 def _launch(p: Profile) -> str:
     f = p.costs
     small = f", small => {_size(SMALL_LAUNCH)}" if p.cores > 1 else ""
-    times = f"base => {_digits(f.launch)}, entry => {_digits(f.entry)}, wake => {_digits(f.wake)}"
+    times = f"base => {digits(f.launch)}, entry => {digits(f.entry)}, wake => {digits(f.wake)}"
     return f"{{{times}{small}}}"
 
 
 def _rates(x: Cached) -> str:
-    return f"({_digits(x.block)}, {_digits(x.all)})" if x.all else _digits(x.block)
+    return f"({digits(x.block)}, {digits(x.all)})" if x.all else digits(x.block)
 
 
 def _size(size: int) -> str:
@@ -150,7 +168,7 @@ def _size(size: int) -> str:
     return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size >> 10} KiB"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """Writes a number with three significant digits, never in powers of ten."""
     return np.format_float_positional(value, 3, fractional=False, trim="-")
 
@@ -158,14 +176,14 @@ def _digits(value: float) -> str:
 def summary(p: Profile) -> str:
     f = p.costs
     rows = {
-        "α": f"{_digits(f.alpha)} µs a primitive and micro-batch",
-        "block": f"{_digits(f.block)} GB/s; all ranks at once {_digits(p.total)} GB/s",
+        "α": f"{digits(f.alpha)} µs a primitive and micro-batch",
+        "block": f"{digits(f.block)} GB/s; all ranks at once {digits(p.total)} GB/s",
         **_cached(f),
         "reduce": "nothing besides its copy"
         if f.reduce >= FASTEST
-        else f"{_digits(f.reduce)} GB/s a source more",
-        "launch": f"{_digits(f.launch)} µs, {_digits(f.entry)} µs a thread block"
-        + (f", {_digits(f.wake)} µs for all {p.cores} cores" if p.cores > 1 else ""),
+        else f"{digits(f.reduce)} GB/s a source more",
+        "launch": f"{digits(f.launch)} µs, {digits(f.entry)} µs a thread block"
+        + (f", {digits(f.wake)} µs for all {p.cores} cores" if p.cores > 1 else ""),
         "samples": f"{p.launches:,} in {p.rounds} rounds; the median is {p.spread:.0%} slower",
         "explained": f"small launches within {p.error_small:.0%}, large {p.error_large:.0%}",
     }
@@ -176,7 +194,7 @@ def _cached(f: UnitCosts) -> dict[str, str]:
     """Returns the summary's row of the rates in caches, if there are any."""
     if not f.cache:
         return {}
-    return {"caches": ", ".join(f"{_size(x.size)} {_digits(x.block)} GB/s" for x in f.cache)}
+    return {"caches": ", ".join(f"{_size(x.size)} {digits(x.block)} GB/s" for x in f.cache)}
 
 
 def place(output: Path, device: str, devices: Sequence[str]) -> Path:
