@@ -1,0 +1,103 @@
+"""`hccc profile --hosts`: what was measured between hosts predicts what runs there.
+
+In quick tests nothing is measured; in slow ones hosts are network namespaces whose lines are slow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import benchmarks.namespaces as namespaces
+from hccc.ir.topology import check
+from hccc.lang.cluster.load import load
+from tests.cli.commandline import Hccc, hccc
+from tests.launch.test_remote import left_running
+
+__all__ = ["hccc"]
+pytestmark = pytest.mark.usefixtures("remote_shell")
+QUICK = ["--ranks", "4", "--time", "0.3"]
+LINE = 0.125 * 0.956  # GB/s that TCP gets of 1 Gbit/s
+HEADER = 'nRanks={n}, AlgoName="all", OpType="Allgather", GPUPerNode={each}, NICPerNode=1'
+PROGRAM = f"""ResCCLAlgo({HEADER}):
+    for r in range(nRanks):
+        for step in range(nRanks - 1):
+            transfer(r, (r + step + 1) % nRanks, step, r, recv)
+"""
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["a:2,b:2,me@a:1"], ["error[E474]", "a is given 2 times"]),
+        (["a:2,b:300"], ["error[E474]", "at most 256"]),
+        (["a:0"], ["error[E474]", "has no slots"]),
+        (["a,b", "--device", "cuda"], ["error[E415]", "GPUs of hosts are not measured yet"]),
+        (["a,b", "--device", "cpu,cuda"], ["error[E415]"]),
+        (["a,down"], ["error[E474]: host down: hccc did not start there", "No route to host"]),
+        (["old"], ["error[E474]: host old has hccc 0.0.1", "install the same there"]),
+    ],
+)
+def test_what_is_not_measured(
+    hccc: Hccc, tmp_path: Path, words: list[str], said: list[str]
+) -> None:
+    """One error, no file, and nothing is left running."""
+    site = tmp_path / "site.cluster"
+    code, stdout, stderr = hccc("profile", "-o", site, "--hosts", *words, *QUICK)
+    usage = "E415" in said[0]
+    assert (code, stdout) == (2 if usage else 1, "") and stderr.count("error[") == 1
+    assert all(text in stderr for text in said), stderr
+    assert not site.exists() and not left_running()
+
+
+def test_a_file_of_somebody_else_stays(hccc: Hccc, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.cluster"
+    mine.write_text("define node1 = 1\n")
+    assert "error[E430]" in hccc("profile", "-o", mine, "--hosts", "a,b")[2]
+    assert mine.read_text() == "define node1 = 1\n"
+
+
+@pytest.mark.slow
+def test_an_error_of_a_host(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "/no/compiler")
+    code, _, stderr = hccc("profile", "--hosts", "a,b", *QUICK)
+    assert code == 1 and "error[E412]: host a: no C++ compiler found" in stderr
+    assert stderr.count("error[") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+@pytest.mark.parametrize("n, each", [(2, 2), (3, 1)])
+def test_what_was_measured_predicts_what_runs(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int, each: int
+) -> None:
+    """Of a size for which the lines, of 1 Gbit/s, take nearly all the time."""
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    site, program = tmp_path / "site.cluster", tmp_path / "all.rccl"
+    program.write_text(PROGRAM.format(n=n * each, each=each))
+    size = ["-b", "8M", "-e", "8M"]
+    with namespaces.hosts(n, "1gbit") as found:
+        hosts = ",".join(f"{host.namespace}:{each}" for host in found)
+        code, stdout, stderr = hccc("profile", "--hosts", hosts, "-o", site, *QUICK, "--json")
+        assert code == 0, stderr
+        run = hccc("run", program, "--cluster", site, "--hosts", hosts, *size, "-n", "2", "--json")
+    assert run[0] == 0, run[2]
+    facts, t = json.loads(stdout), load(site)
+    assert check(t) == [] and (t.n_nodes, len(t)) == (n, n * each)
+    assert facts["cluster"] == site.read_text() and facts["files"] == [str(site)]
+    kinds = [len(e["hosts"]) for e in facts["exchanges"]]
+    assert kinds.count(1) == (n if each > 1 else 0) and kinds.count(2) == n * (n - 1) // 2
+    far = [e for e in facts["exchanges"] if len(e["hosts"]) == 2]
+    assert all(LINE / 2 < e["rate"] < LINE * 1.5 for e in far), far
+    assert all(len(e["sizes"]) == len(e["times"]) for e in far)
+    simulated = hccc("sim", program, "--cluster", site, *size, "--json")
+    assert simulated[0] == 0, simulated[2]
+    took = json.loads(run[1])["results"][0]["out_of_place"]["time"]
+    predicted = json.loads(simulated[1])["rows"][0]["time"]
+    assert 0.5 < predicted / took < 2, (predicted, took)
+    assert re.search(r"R² [01]\.\d", site.read_text())
+    assert not left_running()
