@@ -37,6 +37,7 @@ from hccc.profile.probes import DTYPE, ITEM
 from hccc.runtime.measure.patterns import Pattern
 
 SIZES = tuple(8 << 3 * i for i in range(8))  # 8 B to 16 MiB
+LEAST_SIZES = 7  # of them that are measured, however long they take: up to 2 MiB
 FEWEST, MOST = 3, 40  # bursts of each size
 BURST_S = 2e-3
 MOST_PAIRED = 8  # hosts of which every pair is measured
@@ -126,7 +127,7 @@ def _exchanged(processes: RankProcesses, hosts: tuple[int, ...], seconds: float)
         pattern = Pattern(plan.collective, DTYPE, "sum", size // ITEM)
         times[size] = _time(processes, plan, pattern, seconds / len(SIZES))
         again = times[size] * 8e-6 * (FEWEST + FEWEST)  # of the next size, its warmups too
-        if len(times) > 4 and time.monotonic() + again > end:
+        if len(times) >= LEAST_SIZES and time.monotonic() + again > end:
             break
     return Exchange(hosts, tuple(times), tuple(times.values()))
 
