@@ -82,7 +82,7 @@ class Site:
         return commented(self.told)
 
     def topology(self) -> Topology:
-        """The site as a cluster."""
+        """Returns the site as a cluster."""
         return cluster.parse(Source("the hosts", self.text()))
 
     def _groups(self) -> Iterator[list[Node]]:
