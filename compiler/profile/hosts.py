@@ -19,8 +19,8 @@ from hccc.launch.remote import Shell
 from hccc.profile import links
 from hccc.profile.calibrate import UnitCosts
 from hccc.profile.cluster_file import Profile
-from hccc.profile.links import Exchange, Flows
-from hccc.profile.site import Site, site_of
+from hccc.profile.links import Exchange, MeasuredFlows
+from hccc.profile.site import MeasuredSite, site_of
 
 MOST_RANKS = 256  # of all hosts: an Alltoallv of all is compiled
 
@@ -32,8 +32,8 @@ class MeasuredHosts:
     hosts: tuple[Host, ...]
     profiles: tuple[Profile, ...]
     exchanges: tuple[Exchange, ...]
-    flows: tuple[Flows, ...]
-    site: Site
+    flows: tuple[MeasuredFlows, ...]
+    site: MeasuredSite
     warnings: tuple[Problem, ...]
 
     def facts(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _measured(hosts: Sequence[Host], shell: Shell, ranks: int, seconds: float) -
     profiles = _profiles(hosts, shell, ranks, seconds)
     within = links.within(hosts, shell, seconds)
     between = links.between(hosts, shell, seconds) if len(hosts) > 1 else []
-    flows: list[Flows] = []
+    flows: list[MeasuredFlows] = []
     if len(hosts) > 1:
         rate = min(e.line.rate for e in between)
         flows = links.at_once(hosts, shell, rate, seconds)

@@ -64,7 +64,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Flows:
+class MeasuredFlows:
     """Large blocks that went at the same time. flows: between which hosts; ranks: how many of each
     host sent; rate: GB/s of each flow, all its ranks together."""
 
@@ -193,7 +193,9 @@ def _started(
         return dict(zip(groups, pool.map(start, groups), strict=True))
 
 
-def at_once(hosts: Sequence[Host], shell: Shell, rate: float, seconds: float) -> list[Flows]:
+def at_once(
+    hosts: Sequence[Host], shell: Shell, rate: float, seconds: float
+) -> list[MeasuredFlows]:
     """Measures large blocks one way over each pair, then from as many ranks of a host as all have
     to the next, pair by pair both ways and all hosts at once.
 
@@ -221,7 +223,7 @@ def at_once(hosts: Sequence[Host], shell: Shell, rate: float, seconds: float) ->
                 pattern = _pattern(plan, k, flows, ranks, count)
                 times.append(_time(processes, plan, pattern, seconds / len(cases) / 2))
             one = slope([large // 4 * ITEM, large * ITEM], times)
-            found.append(Flows(flows, ranks, one * ranks))
+            found.append(MeasuredFlows(flows, ranks, one * ranks))
     return found
 
 

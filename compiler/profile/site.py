@@ -15,7 +15,7 @@ from hccc.ir.topology import F8, Topology
 from hccc.lang.cluster import load as cluster
 from hccc.profile.cluster_file import CHUNK, FIRST_LINE, Profile, commented, digits, node_lines
 from hccc.profile.lines import GOOD_R2
-from hccc.profile.links import Exchange, Flows, exchange_plan
+from hccc.profile.links import Exchange, MeasuredFlows, exchange_plan
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
@@ -26,7 +26,7 @@ SHARED = 0.85  # of what pairs get alone: what all get at once is less where the
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class MeasuredNode:
     """One host of the site. ranks: that it takes; alpha: µs of links within it; nic, nic_alpha:
     GB/s each way and µs of its NIC."""
 
@@ -36,7 +36,7 @@ class Node:
     nic: float
     nic_alpha: float
 
-    def like(self, other: Node) -> bool:
+    def like(self, other: MeasuredNode) -> bool:
         """Tells whether two hosts are taken for the same."""
         a, b = self.profile, other.profile
         rates = (a.costs.block, b.costs.block), (self.nic, other.nic)
@@ -46,14 +46,14 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class MeasuredSite:
     """All hosts, and what was measured between them.
 
     slower: pairs of hosts and the GB/s between them, where that is less than their NICs'; uplink:
     GB/s of each host while all send, where that is less; told: paragraphs for the file.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[MeasuredNode, ...]
     slower: tuple[tuple[int, int, float], ...] = ()
     uplink: float | None = None
     told: tuple[str, ...] = ()
@@ -85,9 +85,9 @@ class Site:
         """Returns the site as a cluster."""
         return cluster.parse(Source("the hosts", self.text()))
 
-    def _groups(self) -> Iterator[list[Node]]:
+    def _groups(self) -> Iterator[list[MeasuredNode]]:
         """Yields hosts in a row that are alike: all are like the first."""
-        group: list[Node] = []
+        group: list[MeasuredNode] = []
         for node in self.nodes:
             if group and not node.like(group[0]):
                 yield group
@@ -111,19 +111,19 @@ def predicted(plan: Plan, t: Topology, sizes: Sequence[int]) -> F8:
     return np.array([simulate(machine, Request(size, window=window)).time for size in sizes])
 
 
-def _cut(nodes: Sequence[Node], ranks: int) -> Site:
+def _cut(nodes: Sequence[MeasuredNode], ranks: int) -> MeasuredSite:
     """Returns a site of these hosts with so many ranks each."""
-    return Site(tuple(replace(node, ranks=ranks) for node in nodes))
+    return MeasuredSite(tuple(replace(node, ranks=ranks) for node in nodes))
 
 
-def explained(e: Exchange, nodes: Sequence[Node]) -> F8:
+def explained(e: Exchange, nodes: Sequence[MeasuredNode]) -> F8:
     """Returns the relative error of each time of an exchange, as it is simulated: f8[sizes]."""
     t = _cut([nodes[i] for i in e.hosts], 2 // len(e.hosts)).topology()
     errors: F8 = predicted(exchange_plan(len(e.hosts)), t, e.sizes) / np.array(e.times) - 1
     return errors
 
 
-def _alpha(e: Exchange, nodes: Sequence[Node]) -> float:
+def _alpha(e: Exchange, nodes: Sequence[MeasuredNode]) -> float:
     """Returns the α with which small calls take as long as they did, in the median."""
     plan, small = exchange_plan(len(e.hosts)), [size for size in e.sizes if size <= SMALL]
 
@@ -142,12 +142,13 @@ def site_of(
     ranks: Sequence[int],
     within: Sequence[Exchange],
     between: Sequence[Exchange],
-    flows: Sequence[Flows],
-) -> tuple[Site, list[Problem]]:
+    flows: Sequence[MeasuredFlows],
+) -> tuple[MeasuredSite, list[Problem]]:
     """Joins what was measured into a site; returns warnings, too."""
     nics = [_nic(i, between, flows) for i in range(len(profiles))]
     nodes = [
-        Node(p, n, p.costs.alpha, nic, 0.0) for p, n, nic in zip(profiles, ranks, nics, strict=True)
+        MeasuredNode(p, n, p.costs.alpha, nic, 0.0)
+        for p, n, nic in zip(profiles, ranks, nics, strict=True)
     ]
     for e in within:
         nodes[e.hosts[0]] = replace(nodes[e.hosts[0]], alpha=_alpha(e, nodes))
@@ -163,23 +164,23 @@ def site_of(
     )
     uplink = _uplink(nics, slower, flows)
     told = _told(names, nodes, within, between, flows, uplink)
-    site = Site(tuple(nodes), slower, uplink, tuple(told))
+    site = MeasuredSite(tuple(nodes), slower, uplink, tuple(told))
     return site, list(_warnings(names, [*within, *between], flows))
 
 
-def _pair(e: Exchange, flows: Sequence[Flows]) -> float:
+def _pair(e: Exchange, flows: Sequence[MeasuredFlows]) -> float:
     """Returns the GB/s each way between two hosts, by one pair of ranks or all."""
     both = [f.rate for f in flows if f.ranks > 1 and {*f.flows} == {e.hosts, e.hosts[::-1]}]
     return max([e.line.rate, *both])
 
 
-def _nic(host: int, between: Sequence[Exchange], flows: Sequence[Flows]) -> float:
+def _nic(host: int, between: Sequence[Exchange], flows: Sequence[MeasuredFlows]) -> float:
     """Returns the GB/s of a host's NIC: of the fastest of its pairs."""
     return max((_pair(e, flows) for e in between if host in e.hosts), default=0.0)
 
 
 def _uplink(
-    nics: Sequence[float], slower: Sequence[tuple[int, int, float]], flows: Sequence[Flows]
+    nics: Sequence[float], slower: Sequence[tuple[int, int, float]], flows: Sequence[MeasuredFlows]
 ) -> float | None:
     """Returns what each host gets while all send to the next, where that is clearly less than the
     slowest of these pairs gets alone."""
@@ -194,10 +195,10 @@ def _uplink(
 
 def _told(
     names: Sequence[str],
-    nodes: Sequence[Node],
+    nodes: Sequence[MeasuredNode],
     within: Sequence[Exchange],
     between: Sequence[Exchange],
-    flows: Sequence[Flows],
+    flows: Sequence[MeasuredFlows],
     uplink: float | None,
 ) -> Iterator[str]:
     """Yields the paragraphs of the file: when and where, each link, what explains it how well."""
@@ -235,7 +236,7 @@ def _told(
 
 
 def _warnings(
-    names: Sequence[str], exchanges: Sequence[Exchange], flows: Sequence[Flows]
+    names: Sequence[str], exchanges: Sequence[Exchange], flows: Sequence[MeasuredFlows]
 ) -> Iterator[Problem]:
     for e in exchanges:
         if len(e.hosts) > 1 and e.line.r2 < GOOD_R2:

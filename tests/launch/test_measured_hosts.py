@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 import benchmarks.namespaces as namespaces
+from hccc.base.diagnostics import UserError
 from hccc.ir.topology import check
 from hccc.lang.cluster.load import load
+from hccc.launch.hosts import Host
+from hccc.launch.launch import launch
+from hccc.launch.rank_commands import RankCommand
+from hccc.launch.remote import Shell
+from hccc.profile.hosts import _error, _profile
 from tests.cli.commandline import Hccc, hccc
+from tests.cli.test_profile import MADE
 from tests.launch.test_remote import left_running
 
 __all__ = ["hccc"]
@@ -58,6 +66,31 @@ def test_a_file_of_somebody_else_stays(hccc: Hccc, tmp_path: Path) -> None:
     mine.write_text("define node1 = 1\n")
     assert "error[E430]" in hccc("profile", "-o", mine, "--hosts", "a,b")[2]
     assert mine.read_text() == "define node1 = 1\n"
+
+
+def test_output_of_ranks_on_hosts_is_handed_over(capfd: pytest.CaptureFixture[str]) -> None:
+    """Line by line, with the rank and the stream, instead of being printed."""
+    code = "import os, sys; r = os.environ['RANK']; print('a' + r); print('b' + r, file=sys.stderr)"
+    heard: list[tuple[int, str, int]] = []
+    launch(
+        RankCommand(("python3", "-c", code), False, 2, "/"),
+        [Host("a", range(1)), Host("b", range(1, 2))],
+        Shell.of(None, None),
+        on_line=lambda *line: heard.append(line),
+    )
+    assert sorted(heard) == [(r, f"{'ab'[to - 1]}{r}\n", to) for r in (0, 1) for to in (1, 2)]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_profile_arrives_as_it_was() -> None:
+    host, sent = Host("a", range(2)), asdict(MADE) | {"cluster": "define node1 = 8\n"}
+    assert _profile(host, json.dumps({"profiles": [sent], "files": []}, indent=2)) == MADE
+    for text in ("", "Welcome", "[]", '{"profiles": []}', '{"profiles": [{"cluster": ""}]}'):
+        with pytest.raises(UserError, match="host a: what `hccc profile` printed"):
+            _profile(host, text)
+        assert _error(text) is None
+    problem = _error('{"error": {"code": "E412", "message": "no compiler", "help": "install one"}}')
+    assert problem and (problem.code, problem.message) == ("E412", "no compiler")
 
 
 @pytest.mark.slow

@@ -12,36 +12,39 @@ import pytest
 
 from hccc.ir.topology import check
 from hccc.profile.cluster_file import FIRST_LINE
-from hccc.profile.links import SIZES, Exchange, Flows, blocks_plan, exchange_plan, rounds
-from hccc.profile.site import Node, Site, explained, predicted, site_of
+from hccc.profile.links import SIZES, Exchange, MeasuredFlows, blocks_plan, exchange_plan, rounds
+from hccc.profile.site import MeasuredNode, MeasuredSite, explained, predicted, site_of
 from tests.cli.test_profile import MADE
 
-NODE = Node(replace(MADE, ranks=4), 2, 6.0, 0.12, 40.0)
+NODE = MeasuredNode(replace(MADE, ranks=4), 2, 6.0, 0.12, 40.0)
 
 
-def exchanged(site: Site, *hosts: int) -> Exchange:
+def exchanged(site: MeasuredSite, *hosts: int) -> Exchange:
     """Simulates an exchange between two ranks of a site."""
     nodes = tuple(replace(site.nodes[i], ranks=2 // len(hosts)) for i in hosts)
     slower = tuple((0, 1, x) for a, b, x in site.slower if (a, b) == hosts)
-    return Exchange(hosts, SIZES, _simulated(Site(nodes, slower)))
+    return Exchange(hosts, SIZES, _simulated(MeasuredSite(nodes, slower)))
 
 
 @cache
-def _simulated(site: Site) -> tuple[float, ...]:
+def _simulated(site: MeasuredSite) -> tuple[float, ...]:
     return tuple(predicted(exchange_plan(len(site.nodes)), site.topology(), SIZES).tolist())
 
 
-def measured(site: Site) -> tuple[list[Exchange], list[Exchange], list[Flows]]:
+def measured(site: MeasuredSite) -> tuple[list[Exchange], list[Exchange], list[MeasuredFlows]]:
     """Simulates what is measured of a site: within hosts, pairs, one way and all at once."""
     n = len(site.nodes)
     near = [exchanged(site, i) for i in range(n) if site.nodes[i].ranks > 1]
     far = [exchanged(site, *pair) for of_round in rounds(n) for pair in of_round]
     rate = {e.hosts: e.line.rate for e in far}
-    flows = [Flows(((a, b),), 1, rate[min(a, b), max(a, b)]) for a, b in permutations(range(n), 2)]
+    flows = [
+        MeasuredFlows(((a, b),), 1, rate[min(a, b), max(a, b)])
+        for a, b in permutations(range(n), 2)
+    ]
     return near, far, flows
 
 
-def found(site: Site, flows: Sequence[Flows] = ()) -> Site:
+def found(site: MeasuredSite, flows: Sequence[MeasuredFlows] = ()) -> MeasuredSite:
     near, far, one_way = measured(site)
     nodes, names = site.nodes, [f"host{i}" for i in range(len(site.nodes))]
     made, warnings = site_of(
@@ -54,7 +57,7 @@ def found(site: Site, flows: Sequence[Flows] = ()) -> Site:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_a_site_is_found(n: int) -> None:
-    made = found(Site((NODE,) * n))
+    made = found(MeasuredSite((NODE,) * n))
     for node in made.nodes:
         assert node.alpha == pytest.approx(NODE.alpha, rel=0.2)
         if n > 1:
@@ -68,7 +71,7 @@ def test_a_site_is_found(n: int) -> None:
 
 def test_an_algorithm_takes_as_long_on_what_was_found() -> None:
     """One that was not measured: an Alltoall of all ranks."""
-    site, plan = Site((NODE,) * 3), blocks_plan(3, 2)
+    site, plan = MeasuredSite((NODE,) * 3), blocks_plan(3, 2)
     made = found(site).topology()
     sizes = (1 << 10, 1 << 16, 1 << 24)
     assert predicted(plan, made, sizes) == pytest.approx(
@@ -79,7 +82,7 @@ def test_an_algorithm_takes_as_long_on_what_was_found() -> None:
 def test_hosts_that_differ() -> None:
     slow = replace(NODE.profile, costs=replace(NODE.profile.costs, block=3.0))
     nodes = (NODE, NODE, replace(NODE, profile=slow), replace(NODE, ranks=3))
-    made = found(Site(nodes))
+    made = found(MeasuredSite(nodes))
     text = made.text()
     sizes = [line for line in text.splitlines() if line.startswith("define node")]
     assert sizes[1:] == ["define node1 = 2 * 2", "define node3 = 2", "define node4 = 3"]
@@ -89,13 +92,13 @@ def test_hosts_that_differ() -> None:
 
 
 def test_a_host_whose_nic_is_slow() -> None:
-    made = found(Site((NODE, replace(NODE, nic=0.03), NODE)))
+    made = found(MeasuredSite((NODE, replace(NODE, nic=0.03), NODE)))
     assert [node.nic for node in made.nodes] == pytest.approx([0.12, 0.03, 0.12], rel=0.1)
     assert made.slower == ()
 
 
 def test_a_pair_that_is_slow() -> None:
-    made = found(Site((NODE,) * 4, slower=((0, 2, 0.05),)))
+    made = found(MeasuredSite((NODE,) * 4, slower=((0, 2, 0.05),)))
     assert [pair[:2] for pair in made.slower] == [(0, 2)]
     assert made.slower[0][2] == pytest.approx(0.05, rel=0.1)
     t = made.topology()
@@ -107,15 +110,17 @@ def test_a_pair_that_is_slow() -> None:
 
 def test_a_nic_that_one_rank_does_not_fill() -> None:
     """What all ranks of two hosts get together is the NICs' rate."""
-    both = Flows(((0, 1), (1, 0)), 2, 0.2)
-    assert [node.nic for node in found(Site((NODE,) * 2), [both]).nodes] == pytest.approx([0.2] * 2)
+    both = MeasuredFlows(((0, 1), (1, 0)), 2, 0.2)
+    assert [node.nic for node in found(MeasuredSite((NODE,) * 2), [both]).nodes] == pytest.approx(
+        [0.2] * 2
+    )
 
 
 def test_a_switch_that_all_share() -> None:
     """All at once each gets less than alone: its uplink is what it gets then."""
     ring = ((0, 1), (1, 2), (2, 0))
-    assert found(Site((NODE,) * 3), [Flows(ring, 2, 0.118)]).uplink is None
-    made = found(Site((NODE,) * 3), [Flows(ring, 2, 0.04)])
+    assert found(MeasuredSite((NODE,) * 3), [MeasuredFlows(ring, 2, 0.118)]).uplink is None
+    made = found(MeasuredSite((NODE,) * 3), [MeasuredFlows(ring, 2, 0.04)])
     assert made.uplink == 0.04 and "Hosts share something" in "".join(made.told)
     plan, size = blocks_plan(3, 2), 12 << 20
     bytes_out = 2 * 4 * size / 6  # of a host: its ranks send a sixth to each of four others
@@ -124,9 +129,9 @@ def test_a_switch_that_all_share() -> None:
 
 
 def test_what_is_warned_of() -> None:
-    near, far, _ = measured(Site((NODE,) * 2))
+    near, far, _ = measured(MeasuredSite((NODE,) * 2))
     odd = replace(far[0], times=tuple(100.0 + 1e5 * (i % 2) for i in range(len(SIZES))))
-    flows = [Flows(((0, 1),), 1, 0.1), Flows(((1, 0),), 1, 0.05)]
+    flows = [MeasuredFlows(((0, 1),), 1, 0.1), MeasuredFlows(((1, 0),), 1, 0.05)]
     _, warnings = site_of(["a", "b"], [NODE.profile] * 2, [2, 2], near, [odd], flows)
     assert [problem.code for problem in warnings] == ["W406"] * 2
     assert "a and b: α and GB/s explain little" in warnings[0].message
@@ -135,7 +140,7 @@ def test_what_is_warned_of() -> None:
 
 def test_what_the_simulator_explains_is_told() -> None:
     """To the right and the wrong cluster."""
-    site = Site((NODE,) * 2)
+    site = MeasuredSite((NODE,) * 2)
     e = exchanged(site, 0, 1)
     assert np.abs(explained(e, site.nodes)).max() < 1e-3
     wrong = [replace(node, nic=0.06) for node in site.nodes]
