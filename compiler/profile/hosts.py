@@ -128,7 +128,7 @@ def _profile(host: Host, text: str) -> Profile:
         (fields,) = json.loads(text)["profiles"]
         del fields["cluster"]
         costs = fields.pop("costs")
-        cache = tuple(Cached(*map(float, row)) for row in costs.pop("cache"))
+        cache = tuple(Cached(int(size), *map(float, rates)) for size, *rates in costs.pop("cache"))
         return Profile(**fields, costs=UnitCosts(**costs, cache=cache))
     except (ValueError, LookupError, TypeError) as error:
         message = f"host {host.name}: what `hccc profile` printed there is no profile"

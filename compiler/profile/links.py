@@ -9,7 +9,7 @@ and one way, are blocks of an Alltoallv of all ranks: any lengths, by one kernel
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -45,6 +45,7 @@ LARGE, ROOM = (64 << 10, 4 << 20), 64 << 20  # bytes of blocks at once, and of a
 LARGE_S = 0.05  # of a call with large blocks
 TIMEOUT_S = 60.0
 
+Groups = dict[tuple[int, ...], list[Host]]  # hosts by their numbers
 Flow = tuple[int, int]  # from a host to a host: from each of some of its ranks to one there
 
 
@@ -113,7 +114,8 @@ def _time(processes: RankProcesses, plan: Plan, pattern: Pattern, seconds: float
     ranks = processes.ranks(pattern, False, 0, plan.default_window)
     ranks.fill(pattern)
     launches = int(np.clip(BURST_S / ranks.run(1, 2), 1, 20))
-    end, samples = time.monotonic() + seconds, []
+    end = time.monotonic() + seconds
+    samples: list[float] = []
     while len(samples) < FEWEST or (time.monotonic() < end and len(samples) < MOST):
         samples.append(ranks.run(launches, 0) / launches * 1e6)
     return float(np.quantile(samples, DECILE))
@@ -155,7 +157,7 @@ def rounds(n: int) -> list[list[tuple[int, int]]]:
 def within(hosts: Sequence[Host], shell: Shell, seconds: float) -> list[Exchange]:
     """Measures the links within each host that has two ranks or more, all hosts at once."""
     several = [i for i, host in enumerate(hosts) if len(host.ranks) > 1]
-    groups = {(i,): [Host(hosts[i].login, range(2))] for i in several}
+    groups: Groups = {(i,): [Host(hosts[i].login, range(2))] for i in several}
     tell("Measuring links within hosts")
     with ExitStack() as stack:
         started = _started(stack, groups, shell)
@@ -170,7 +172,7 @@ def between(hosts: Sequence[Host], shell: Shell, seconds: float) -> list[Exchang
     each = seconds / max(1, sum(map(len, planned)))
     for number, pairs in enumerate(planned, 1):
         tell(f"Starting ranks of round {number} of {len(planned)}")
-        groups = {
+        groups: Groups = {
             pair: [Host(hosts[i].login, range(k, k + 1)) for k, i in enumerate(pair)]
             for pair in pairs
         }
@@ -182,7 +184,7 @@ def between(hosts: Sequence[Host], shell: Shell, seconds: float) -> list[Exchang
 
 
 def _started(
-    stack: ExitStack, groups: Mapping[tuple[int, ...], Sequence[Host]], shell: Shell
+    stack: ExitStack, groups: Groups, shell: Shell
 ) -> dict[tuple[int, ...], RankProcesses]:
     """Starts two ranks on each group of hosts, all groups at once; they end with the stack."""
 

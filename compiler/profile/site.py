@@ -158,7 +158,7 @@ def site_of(
         mine = [alpha for hosts, alpha in found.items() if i in hosts]
         nodes[i] = replace(node, nic_alpha=float(np.median(mine)) if mine else 0.0)
     slower = tuple(
-        (*e.hosts, rate)
+        (e.hosts[0], e.hosts[1], rate)
         for e in between
         if (rate := _pair(e, flows)) < (1 - ALIKE) * min(nics[i] for i in e.hosts)
     )

@@ -29,7 +29,9 @@ __all__ = ["hccc"]
 pytestmark = pytest.mark.usefixtures("remote_shell")
 QUICK = ["--ranks", "4", "--time", "0.3"]
 LINE = 0.125 * 0.956  # GB/s that TCP gets of 1 Gbit/s
-HEADER = 'nRanks={n}, AlgoName="all", OpType="Allgather", GPUPerNode={each}, NICPerNode=1'
+HEADER = (
+    'nRanks={n}, AlgoName="all_to_all_hosts", OpType="Allgather", GPUPerNode={each}, NICPerNode=1'
+)
 PROGRAM = f"""ResCCLAlgo({HEADER}):
     for r in range(nRanks):
         for step in range(nRanks - 1):
@@ -130,7 +132,7 @@ def test_what_was_measured_predicts_what_runs(
     simulated = hccc("sim", program, "--cluster", site, *size, "--json")
     assert simulated[0] == 0, simulated[2]
     took = json.loads(run[1])["results"][0]["out_of_place"]["time"]
-    predicted = json.loads(simulated[1])["rows"][0]["time"]
+    predicted = json.loads(simulated[1])["results"][0]["time"]
     assert 0.5 < predicted / took < 2, (predicted, took)
     assert re.search(r"R² [01]\.\d", site.read_text())
     assert not left_running()
