@@ -60,3 +60,10 @@ def test_a_custom_collective_reduces_where_its_primitives_do() -> None:
         made = compiled(program)
         custom = replace(made, collective=replace(made.collective, op=OpType.CUSTOM))
         assert custom.reduces is wanted
+
+
+def test_connections_are_counted_within_and_between_domains() -> None:
+    """A ring of four ranks has four, two of them between its two nodes."""
+    assert compiled(NODES, network_lowering="put").connections() == (2, 2)
+    assert compiled(NODES, network_lowering="slots").connections() == (2, 2)
+    assert compiled(plans.alltoall(3)).connections() == (6, 0)
