@@ -44,8 +44,8 @@ def test_an_alltoall_transposes_the_blocks(per: int) -> None:
         for slot in range(n * per):
             sender, k = divmod(slot, per)
             wanted = (sender * n + rank) * per + k
-            assert int(c.output_chunk(np.int64(rank), np.int64(slot))) == wanted
-            assert int(c.input_chunk(np.int64(sender), np.int64(rank * per + k))) == wanted
+            assert int(c.output_chunk(np.array(rank), np.array(slot))) == wanted
+            assert int(c.input_chunk(np.array(sender), np.array(rank * per + k))) == wanted
 
 
 @pytest.mark.parametrize("per", [1, 2, 3])
@@ -54,6 +54,6 @@ def test_a_sendrecv_moves_each_ranks_block_to_the_next(per: int) -> None:
     c = Collective(OpType.SENDRECV, n, block_count(OpType.SENDRECV, n) * per)
     for rank in range(n):
         for k in range(per):
-            chunk = int(c.input_chunk(np.int64((rank - 1) % n), np.int64(k)))
-            assert int(c.output_chunk(np.int64(rank), np.int64(k))) == chunk
+            chunk = int(c.input_chunk(np.array((rank - 1) % n), np.array(k)))
+            assert int(c.output_chunk(np.array(rank), np.array(k))) == chunk
             assert chunk == (rank - 1) % n * per + k
