@@ -16,30 +16,48 @@ from hccc.ir.transport import PURE
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place
+from tests.passes.test_lower import on_nodes
 from tests.passes.textbook import SMALL, lowered, planned, ring_allgather, ring_allreduce
 
 TRANSPORTS = [Transport.DIRECT, Transport.STAGED]
 
 
-def plain(p: Primitives) -> dict[int, int]:
-    """Returns each task's depth: 0, or one more than its deepest predecessor at another rank."""
+def plain(p: Primitives, gpus: int = 0) -> list[int]:
+    """Returns each primitive's depth. A task's is 0, or one more than its deepest predecessor at
+    another rank, and one more if the network brings a summand, whose sender is one above.
+
+    gpus: of a node; 0: there is one.
+    """
     t = p.dag.program.transfers
     maker = [int(row["dst"] if row["op"] == Op.RRC else row["src"]) for row in t]
+    far = [
+        bool(gpus and row["op"] == Op.RRC and row["src"] // gpus != row["dst"] // gpus) for row in t
+    ]
     found = dict[int, int]()
     for i in range(len(t)):
         before = p.dag.preds.index[p.dag.preds.ptr[i] : p.dag.preds.ptr[i + 1]].tolist()
-        found[i] = max((found[k] + (maker[k] != maker[i]) for k in before), default=0)
-    return found
+        found[i] = far[i] + max((found[k] + (maker[k] != maker[i]) for k in before), default=0)
+    of = [p.tasks.index[p.tasks.ptr[i] : p.tasks.ptr[i + 1]].tolist() for i in range(len(p))]
+    return [
+        max((found[k] - (far[k] and maker[k] != p.owner[i]) for k in of[i]), default=0)
+        for i in range(len(p))
+    ]
 
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("level", Fusion)
 def test_a_depth_is_the_longest_chain_of_ranks_before(name: str, level: str) -> None:
     p = fuse(lowered(SMALL[name]), level)
-    want = plain(p)
-    for i, found in enumerate(depths(p)):
-        tasks = p.tasks.index[p.tasks.ptr[i] : p.tasks.ptr[i + 1]].tolist()
-        assert found == max((want[k] for k in tasks), default=0)
+    assert depths(p).tolist() == plain(p)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_a_sum_over_the_network_is_one_deeper(name: str, network: str) -> None:
+    for gpus in (1, 2):
+        if SMALL[name].collective.n_ranks % gpus == 0:
+            p = on_nodes(SMALL[name], gpus, network)
+            assert depths(p).tolist() == plain(p, gpus)
 
 
 @pytest.mark.parametrize("name", SMALL)

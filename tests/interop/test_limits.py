@@ -15,7 +15,7 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.msccl import xml as msccl_xml
 from hccc.emit.msccl.channels import channels
-from hccc.emit.msccl.steps import MscclBlock, MscclStep
+from hccc.emit.msccl.steps import MscclBlock, MscclStep, _part_reductions
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interop.msccl_plan import _identifier
 from hccc.ir.names import IDENTIFIER, objection
@@ -315,3 +315,11 @@ def test_waits_name_steps_as_the_file_numbers_them() -> None:
     block = MscclBlock(0, 0, steps=steps)
     assert [block.position(k) for k in range(3)] == [2, 3, 5]
     assert block.length() == 6
+
+
+@pytest.mark.parametrize("many", [1, 15, 16, 17, 33])
+def test_the_runtimes_fuse_sixteen_reductions_at_most(many: int) -> None:
+    """A step that signals ends a run of them; the last needs none."""
+    steps = [MscclStep("re", ("s", k), ("o", 0), 1, range(k, k + 1)) for k in range(many)]
+    _part_reductions(steps)
+    assert [k for k, step in enumerate(steps) if step.signals] == [*range(15, many - 1, 16)]
