@@ -396,6 +396,7 @@ TABLE = (
         "W406",
         "What was measured between hosts is not what a cluster says: neither a latency and a "
         "bandwidth, or not the same both ways.",
+        "Measure while nothing else runs, or for longer; look at both ends of the line.",
     ),
     Code("E501", "A file is not XML, or uses entities or a DTD."),
     Code("E502", "An XML file is not an MSCCL algorithm."),

@@ -86,9 +86,10 @@ class Options:
     )
     allocator: str = _auto_or(
         Allocator,
-        "Thread blocks of a channel: one for each connection, stage or depth of data, so many by "
-        "depth (depth8), or some that connections share which are idle in turn (state). auto: the "
-        "fastest of state and depths on the --cluster; of more than 8,192 transfers, state.",
+        "Thread blocks of a channel: one for each connection, stage or depth of data, as many by "
+        "depth as the name says, or blocks shared by connections that are idle in turn (state). "
+        "auto: the fastest of state and depths on the --cluster; of more than 8,192 transfers, "
+        "state.",
     )
     fuse: str = _auto_or(Fusion, "How far to fuse primitives.")
     transport: Transport = field(

@@ -12,6 +12,7 @@ from hccc.base.diagnostics import Note, Problem, UserError, fail
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
 from hccc.ir.device import Cached
+from hccc.ir.topology import check
 from hccc.launch.hosts import Host, hosts_of
 from hccc.launch.launch import launch
 from hccc.launch.rank_commands import RankCommand
@@ -123,13 +124,17 @@ def _error(text: str) -> Problem | None:
 
 
 def _profile(host: Host, text: str) -> Profile:
-    """Reads the profile that a host printed as JSON. Raises UserError E474 for anything else."""
+    """Reads the profile that a host printed as JSON. Raises UserError E474 for anything else, and
+    where no cluster can be made of it."""
     try:
         (fields,) = json.loads(text)["profiles"]
         del fields["cluster"]
         costs = fields.pop("costs")
         cache = tuple(Cached(int(size), *map(float, rates)) for size, *rates in costs.pop("cache"))
-        return Profile(**fields, costs=UnitCosts(**costs, cache=cache))
-    except (ValueError, LookupError, TypeError) as error:
+        found = Profile(**fields, costs=UnitCosts(**costs, cache=cache))
+        if problems := check(found.topology):
+            raise ValueError("; ".join(problems))
+        return found
+    except (ValueError, LookupError, TypeError, UserError) as error:
         message = f"host {host.name}: what `hccc profile` printed there is no profile"
         raise fail("E474", message, help="look at what its shell prints by itself") from error

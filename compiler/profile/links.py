@@ -128,7 +128,7 @@ def _exchanged(processes: RankProcesses, hosts: tuple[int, ...], seconds: float)
     for size in SIZES:
         pattern = Pattern(plan.collective, DTYPE, "sum", size // ITEM)
         times[size] = _time(processes, plan, pattern, seconds / len(SIZES))
-        again = times[size] * 8e-6 * (FEWEST + FEWEST)  # of the next size, its warmups too
+        again = times[size] * 8e-6 * 2 * FEWEST  # of the next size, its warmups too
         if len(times) >= LEAST_SIZES and time.monotonic() + again > end:
             break
     return Exchange(hosts, tuple(times), tuple(times.values()))

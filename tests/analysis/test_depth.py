@@ -16,8 +16,7 @@ from hccc.ir.transport import PURE
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place
-from tests.passes.test_lower import on_nodes
-from tests.passes.textbook import SMALL, lowered, planned, ring_allgather, ring_allreduce
+from tests.passes.textbook import SMALL, lowered, on_nodes, planned, ring_allgather, ring_allreduce
 
 TRANSPORTS = [Transport.DIRECT, Transport.STAGED]
 

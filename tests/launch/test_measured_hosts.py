@@ -91,6 +91,9 @@ def test_a_profile_arrives_as_it_was() -> None:
         with pytest.raises(UserError, match="host a: what `hccc profile` printed"):
             _profile(host, text)
         assert _error(text) is None
+    for wrong in ({"vendor": 'X"'}, {"ranks": "4"}, {"ranks": -1}, {"total": None}, {"name": 3}):
+        with pytest.raises(UserError, match="host a: what `hccc profile` printed"):
+            _profile(host, json.dumps({"profiles": [sent | wrong]}))
     problem = _error('{"error": {"code": "E412", "message": "no compiler", "help": "install one"}}')
     assert problem and (problem.code, problem.message) == ("E412", "no compiler")
 

@@ -11,8 +11,7 @@ from hccc.ir import primitives as primitives_ir
 from hccc.ir.arrays import Csr
 from hccc.ir.choices import NetworkLowering
 from hccc.ir.collective import OpType
-from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
-from hccc.ir.program import Program
+from hccc.ir.primitives import Buffer, Operands, Transport
 from hccc.ir.transport import PURE
 from hccc.passes.depend import depend
 from hccc.passes.hpds import hpds
@@ -26,6 +25,7 @@ from tests.passes.textbook import (
     few,
     lowered,
     made,
+    on_nodes,
     planned,
     program,
     verdict,
@@ -114,11 +114,6 @@ def test_a_value_of_another_chunk_is_seen() -> None:
                 slot[i] += 1
                 found = primitives_ir.check(replace(p, **{side: replace(operands, slot=slot)}))
                 assert found == ["an operand holds another chunk than its primitive moves"]
-
-
-def on_nodes(p: Program, gpus: int, network: str) -> Primitives:
-    """Lowers `p`, with `gpus` GPUs a node, to mixed primitives."""
-    return lower(hpds(depend(verify(replace(p, gpus_per_node=gpus)))), Transport.AUTO, network)
 
 
 def test_one_memory_domain_is_direct_and_several_are_mixed() -> None:

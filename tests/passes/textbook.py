@@ -279,3 +279,8 @@ def made(build: Callable[[], T]) -> T | None:
 def shapes(p: Primitives) -> Counter[tuple[int, int]]:
     """Returns the number of primitives with k sources and d destinations, by (k, d)."""
     return Counter(zip(p.src.counts().tolist(), p.dst.counts().tolist(), strict=True))
+
+
+def on_nodes(p: Program, gpus: int, network: str) -> Primitives:
+    """Lowers `p`, with `gpus` GPUs a node, to mixed primitives."""
+    return lower(hpds(depend(verify(replace(p, gpus_per_node=gpus)))), Transport.AUTO, network)
