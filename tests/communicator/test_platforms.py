@@ -28,7 +28,7 @@ from tests.communicator import cuda
 from tests.communicator.test_calls import pattern
 from tests.communicator.test_cuda import CudaRank
 from tests.communicator.test_hosts import HOSTS
-from tests.communicator.world import Lost, start
+from tests.communicator.world import Lost, await_marks, mark, start
 
 pytestmark = [
     pytest.mark.slow,
@@ -194,8 +194,9 @@ def killed(communicator: Communicator, libraries: Libraries) -> Lost:
     """Has a rank killed, in a call of the others, and returns what these are told."""
     rank = rank_of(communicator, libraries, OpType.ALLREDUCE)
     checks(rank, OpType.ALLREDUCE, 1003, True)
+    mark(communicator.rank)
     if communicator.rank == VICTIM:
-        time.sleep(1)  # its part of the call is done before the others' are
+        await_marks(range(N))  # its part of the call is done before the others' are
         os.kill(os.getpid(), signal.SIGKILL)
     return told(rank)
 

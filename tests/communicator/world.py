@@ -10,9 +10,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import shutil
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -27,6 +29,7 @@ from tests.communicator import stacks
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["hccc.runtime.communicator", "tests.communicator.world", "numpy"])
 Body = Callable[..., Any]
+_MARKS = "HCCC_TEST_MARKS"  # a directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,9 @@ class World:
 
     processes: Sequence[BaseProcess]
     told: Any
+    marks: str | None = None
 
-    def outcomes(self, timeout: float = 60, silent: Sequence[int] = ()) -> dict[int, Any]:
+    def outcomes(self, timeout: float = 120, silent: Sequence[int] = ()) -> dict[int, Any]:
         """Returns the results of all ranks but the silent ones, by rank. Raises AssertionError
         after `timeout` seconds, and for any exception of a rank but CommunicatorError."""
         found: dict[int, Any] = {}
@@ -81,6 +85,8 @@ class World:
             if one.is_alive():
                 one.kill()
                 one.join()
+        if self.marks:
+            shutil.rmtree(self.marks, ignore_errors=True)
 
 
 def start(
@@ -96,14 +102,16 @@ def start(
     """
     build()
     told = CONTEXT.Queue()
-    job = {"HCCC_JOB": uuid.uuid4().hex, "HCCC_NRANKS": str(n), **(environment or {})}
+    marks = tempfile.mkdtemp()
+    job = {"HCCC_JOB": uuid.uuid4().hex, "HCCC_NRANKS": str(n), _MARKS: marks}
+    job.update(environment or {})
     made = []
     for rank in range(n):
         variables = {**job, "HCCC_RANK": str(rank), **of_rank(rank)}
         made.append(CONTEXT.Process(target=_main, args=(rank, variables, body, arguments, told)))
     for one in made:
         one.start()
-    return World(made, told)
+    return World(made, told, marks)
 
 
 def run(n: int, body: Body, *arguments: Any, **options: Any) -> list[Any]:
@@ -112,9 +120,22 @@ def run(n: int, body: Body, *arguments: Any, **options: Any) -> list[Any]:
     return [found[rank] for rank in range(n)]
 
 
+def mark(rank: int) -> None:
+    """Says that this rank, of `start`, is where others wait for it; they need no communicator."""
+    Path(os.environ[_MARKS], str(rank)).touch()
+
+
+def await_marks(ranks: Iterable[int], seconds: float = 20) -> None:
+    """Waits until all these ranks have said it; raises AssertionError after `seconds`."""
+    until, wanted = time.monotonic() + seconds, {str(rank) for rank in ranks}
+    while missing := wanted - set(os.listdir(os.environ[_MARKS])):
+        assert time.monotonic() < until, f"ranks that did not come: {sorted(missing)}"
+        time.sleep(0.01)
+
+
 def _main(rank: int, variables: Mapping[str, str], body: Body, arguments: Any, told: Any) -> None:
     stacks.ready()
-    os.environ.update({"HCCC_TIMEOUT": "20", "HCCC_STANDARD": "0", **variables})
+    os.environ.update({"HCCC_TIMEOUT": "50", "HCCC_STANDARD": "0", **variables})
     started = time.monotonic()
     try:
         with Communicator.from_environment() as communicator:
@@ -138,7 +159,7 @@ def alone(body: Body, *arguments: Any) -> Any:
 
 
 def _alone(body: Body, arguments: Any, told: Any) -> None:
-    os.environ.update({"HCCC_TIMEOUT": "20", "HCCC_STANDARD": "0"})
+    os.environ.update({"HCCC_TIMEOUT": "50", "HCCC_STANDARD": "0"})
     try:
         value = body(*arguments)
     except BaseException as error:

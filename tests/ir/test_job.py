@@ -129,6 +129,13 @@ def test_vendor_clusters_that_do_not_fit(why: str) -> None:
     assert why in check(replace(JOB, clusters=CLUSTERS[why]))[0]
 
 
+@pytest.mark.parametrize("table", ["ranks", "borders"])
+def test_each_vendor_cluster_has_a_row(table: str) -> None:
+    rows = getattr(V, table)
+    wrong = replace(V, **{table: replace(rows, ptr=rows.ptr[[0, -1]])})
+    assert "not all listed" in check(replace(JOB, clusters=wrong))[0]
+
+
 def test_headers_that_do_not_fit() -> None:
     c, gather = JOB.collective, hetccl(V, OpType.GATHER)
     odd = replace(gather, collective=replace(gather.collective, n_chunks=7))

@@ -136,6 +136,15 @@ def test_the_message_names_the_circle() -> None:
         deadlock(cyclic)
 
 
+def test_what_a_proof_has_seen() -> None:
+    plan = one_block_a_rank(lowered(ring_allgather(5), Transport.DIRECT), range(0))
+    assert deadlock(plan).detail == {
+        "primitives": len(plan),
+        "thread blocks per channel": 5,
+        "waits": len(plan.waits.index),
+    }
+
+
 @pytest.mark.parametrize("n", [2, 6, 9])
 def test_every_wait_of_the_message_is_one(n: int) -> None:
     """Rank r waits for rank r - 1; of a large circle some ranks in a row are only counted."""

@@ -166,6 +166,10 @@ def test_the_step_that_overflows_is_computed_in_64_bits() -> None:
         (Sum(5, (Term(-1, Coord("a")), Term(-1, Coord("b")))), "5LL - a - b"),
         (Sum(0, (Term(-1, Coord("a")), Term(-1, Coord("b")))), "-static_cast<long long>(a) - b"),
         (Split(Sum(0, (Term(1, Coord("a")),)), 9, Sum(0)), "static_cast<long long>(a) * 9"),
+        (
+            Split(Sum(5, (Term(1, Coord("a")), Term(1, Coord("b")))), 9, Sum(0)),
+            "(static_cast<long long>(a) + b + 5) * 9",
+        ),
         (Sum(1, (Term(1, Coord("a", div=2)),), 7), "(static_cast<long long>(a / 2) + 1) % 7"),
         (
             Sum(INT, (Term(1, Coord("a", rem=9)),), 7),
