@@ -107,8 +107,10 @@ def test_blocks_are_as_many_as_there_may_be_and_of_one_depth(name: str, most: in
             assert len(np.unique(depth[block == b])) == 1
 
 
-def test_what_moves_more_has_more_blocks_which_move_alike() -> None:
-    p = place(lowered(ring_allgather(9)))
+@pytest.mark.parametrize("placed", [False, True])
+def test_what_moves_more_has_more_blocks_which_move_alike(placed: bool) -> None:
+    p = lowered(ring_allgather(9))
+    p = place(p) if placed else p
     depth = np.minimum(depths(p), 1).astype(np.int32)  # one primitive of a rank, and seven
     block = shared_blocks(p, depth, 4)
     for rank in range(9):

@@ -146,3 +146,22 @@ def test_fifo_deadlock(protocol: str, chunks: int, largest: int | None) -> None:
     text = algo("allgather", 2 * chunks, gpus).replace("Simple", protocol)
     _, found = corpus.verdict(text)
     assert (found.largest, found.hangs, found.result) == (largest, False, None)
+
+
+def _waits(block: int, step: int, signals: bool = True) -> str:
+    """Makes the last step of a block wait, and its first signal, in a file that is right."""
+    good = (corpus.OWN / "allreduce_pair_n2.xml").read_text()
+    head, first, middle, last, rest = good.split("<step", 4)
+    last = last.replace('depid="-1" deps="-1"', f'depid="{block}" deps="{step}"')
+    if signals:
+        first = first.replace('hasdep="0"', 'hasdep="1"')
+    return "<step".join([head, first, middle, last, rest])
+
+
+def test_a_block_may_wait_for_a_step_before() -> None:
+    """Which changes nothing; for one that comes later, or signals nothing, it would for ever."""
+    plan, found = corpus.verdict(_waits(0, 0))
+    assert found == corpus.verdict(_waits(-1, -1))[1] and not plan.waits.counts()[2:].any()
+    for wrong in (_waits(0, 0, signals=False), _waits(0, 1)):
+        with pytest.raises(UserError, match=r"E516.*this waits for ever"):
+            corpus.verdict(wrong)

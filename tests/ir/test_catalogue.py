@@ -224,6 +224,8 @@ def test_ranges_are_limited() -> None:
     ranges = [Range(False, k, k % 2, 0, GRAIN) for k in range(512)]
     plans = tuple(only(plan, False) for plan in PAIR)
     found = made("c", plans, ranges)
+    assert len(found.ranges) == 512
+    check(found)
     more = (*found.ranges, Range(False, 512, 0, 0, GRAIN))
     with pytest.raises(UserError, match="ranges: 513 of them, there may be 1 to 512"):
         check(replace(found, ranges=more))

@@ -135,6 +135,10 @@ def test_a_missing_field_is_named(field: str) -> None:
 
 def test_what_is_no_json() -> None:
     assert refused(_text()[:-3]).problem.code == "E406"
+    wrong = refused("x" + _text()).problem
+    assert (
+        wrong.code == "E406" and wrong.span and wrong.span.caret().splitlines()[-1].count("^") == 1
+    )
     twice = _text().replace('"name": "both"', '"name": "both",\n"name": "both"', 1)
     assert refused(twice).problem.code == "E406"
     assert refused("[" * 100_000).problem.code == "E406"

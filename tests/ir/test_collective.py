@@ -57,3 +57,10 @@ def test_a_sendrecv_moves_each_ranks_block_to_the_next(per: int) -> None:
             chunk = int(c.input_chunk(np.array((rank - 1) % n), np.array(k)))
             assert int(c.output_chunk(np.array(rank), np.array(k))) == chunk
             assert chunk == (rank - 1) % n * per + k
+
+
+@pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.SCATTER])
+def test_only_a_root_sends_what_others_get(op: OpType) -> None:
+    c = Collective(op, 4, 8, root=2)
+    assert [c.input_blocks(rank) for rank in range(4)] == [0, 0, block_count(op, 4), 0]
+    assert [c.output_blocks(rank) for rank in range(4)] == [1] * 4

@@ -15,6 +15,7 @@ from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, Transport, put_places
 from tests.ir.test_plan_json import _text
+from tests.passes.textbook import gather, lowered, planned
 
 GPU_BODY = Path(__file__).parents[2] / "runtime" / "include" / "hccc" / "gpu_body.h"
 
@@ -60,6 +61,24 @@ def test_a_root_is_a_rank() -> None:
     made = plan()
     wrong = replace(made, collective=replace(made.collective, op=OpType.BROADCAST, root=8))
     assert complaint(wrong) == ("E310", "collective.root: 8 is not in 0..7")
+
+
+def test_an_in_place_call_finds_what_a_rank_has_itself() -> None:
+    """So that many receive slots need no write, and no more."""
+    made = replace(planned(lowered(gather(4))), out_of_place=False)
+    plan_check.check(made)
+    twice = replace(made.collective, n_chunks=8)
+    code, message = complaint(replace(made, collective=twice))
+    assert code == "E315" and "8 receive slots, but only 6 writes to one" in message
+
+
+def test_a_copy_has_one_source() -> None:
+    made = plan_json.loads(_text("ring_allgather", Transport.DIRECT))
+    src = made.src
+    ptr = src.ptr + (np.arange(len(src.ptr)) > 0)
+    again = Operands(ptr, *(np.insert(x, 0, x[0]) for x in (src.rank, src.buffer, src.slot)))
+    code, message = complaint(replace(made, src=again))
+    assert code == "E312" and "src: primitive 0: several sources" in message
 
 
 def test_chunks_of_a_custom_collective_are_limited() -> None:

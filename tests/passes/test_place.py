@@ -106,6 +106,11 @@ def test_without_setting_aside_in_place_is_refused(p: Program) -> None:
     assert verdict(replace(plan, src=replace(plan.src, buffer=unstaged))) in ("E304", "E306")
 
 
+@pytest.mark.parametrize("op", [OpType.ALLREDUCE, OpType.REDUCE, OpType.REDUCESCATTER])
+def test_a_rank_that_is_alone_has_its_own_sum(op: OpType) -> None:
+    assert works(planned(lowered(program(op, 1, 1, []))))
+
+
 def test_without_own_copies_is_refused() -> None:
     n = placed(ring_allgather(3))
     plan = sync(allocate(replace(n, guard=np.full(len(n), Guard.IN_PLACE)), "connection"))

@@ -51,6 +51,7 @@ def alltoall(nodes: int) -> Plan:
 
 def test_hosts_are_those_of_the_renumbered_ranks() -> None:
     made = renumber(alltoall(2), np.array([1, 3, 0, 2]))
+    check_plan(made)
     assert made.memory_domain.tolist() == [0, 1, 0, 1]
     assert made.gpus_per_node == 4
     puts = made.network_puts()

@@ -102,6 +102,7 @@ RANK = NODE * G + LOCAL
         (TURN // 3 * 7 + TURN % 3 + TB, "tb + (i / 3) * 7 + i % 3"),
         (TURN // 2 * 7 + TURN % 2 + TB, "tb + (i / 2) * 7 + i % 2"),
         ((RANK + TURN // 2 * 7 + TURN % 2) % R, "(rank + (i / 2) * 7 + i % 2) % 16"),
+        ((RANK - TURN // 3 * 5 - TURN % 3) % R, "(rank + 16 - (i / 3) * 5 - i % 3) % 16"),
         ((RANK + np.array([0, 5, 3, 11, 2, 8])[TURN]) % R, "(rank + table[i]) % 16"),
         (np.arange(R).reshape(N, G, 1, 1) ** 2 % 13, "table[node][local]"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from hccc.emit.kernels import source
 from hccc.ir.primitives import Operands, Transport
 from hccc.ir.transport import PURE
 from tests.emit import plans
+from tests.emit.kernels.test_compile import CASES
 
 GOLDEN = {
     "ring": plans.compiled(plans.ring_allreduce(4)),
@@ -113,3 +115,21 @@ def test_source_names_cannot_leave_their_comment(name: str) -> None:
     for line, other in zip(lines, plain, strict=True):
         assert line == other or line.lstrip().startswith("//")
         assert not line.endswith("\\") and "secret" not in line and len(line) < 200
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_primitives_are_numbered_in_the_order_of_their_block(case: str) -> None:
+    """As they run, loops and all: an error or a trace names one by its number."""
+    functions = source.cpu(CASES[case]).split("HCCC_WINDOWS(b) {")[1:]
+    for function in functions:
+        found: list[int] = []
+        bodies = re.split(
+            r"( for \(int i = 0; i < \d+; \+\+i\) \{\n.*?\n    \})", function, flags=re.S
+        )
+        for text in bodies:
+            turns = re.match(r" for \(int i = 0; i < (\d+)", text)
+            numbers = re.findall(r"hccc_prim<[^>]*>\(b, ([i\d +*]+),", text)
+            for i in range(int(turns[1]) if turns else 1):
+                found += [eval(number, {"i": i}) for number in numbers]
+        assert found == list(range(len(found))) and found
+    assert sum("hccc_prim<" in function for function in functions) == len(functions)

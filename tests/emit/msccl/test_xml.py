@@ -97,6 +97,14 @@ def test_connections_with_several_blocks_have_several_channels() -> None:
     executes(text, plan, "executor", True, 5)
 
 
+def test_a_channel_carries_32_blocks_of_a_rank() -> None:
+    """A root that sends to 33 ranks needs a second one."""
+    plan = driver.compile_program(textbook.flat_broadcast(34), STAGED).plan
+    text = export_msccl(plan, XmlOptions())
+    sends = re.findall(r'<tb id="\d+" send="\d+" recv="-1" chan="(\d+)"', text)
+    assert sorted(map(sends.count, set(sends))) == [1, 32]
+
+
 def test_staged_slots_lie_behind_scratch() -> None:
     """In place, Alltoall copies send slots aside; here one block takes a detour through scratch."""
     text = 'ResCCLAlgo(nRanks=3, OpType="Alltoall", nChunks=9):\n'
