@@ -19,11 +19,11 @@ from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph
 from hccc.analysis.waits import messages
 from hccc.base.diagnostics import InternalError
-from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, entries, places_among, places_of, starts
+from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.choices import Accumulate
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Buffer, Primitives, Queues, Transport, memory_domain, network_puts
+from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
 
 
@@ -147,9 +147,7 @@ def _flagged(p: Primitives, order: _Order, edges: _Edges) -> _Edges:
     flagless = _Flagless(order.tb_ptr, rank, puts, edges.take(queued))
     away = domain[rank[edges.consumer]] != domain[rank[edges.producer]]
     writes = _writes(puts, edges, rank)
-    wanted, both = ~queued, np.flatnonzero(queued & away & writes)
-    if len(both):  # a message does not say that a put has arrived
-        wanted[both] = _met(p, *(order.row[rows] for rows in edges.take(both)))
+    wanted = ~queued | (away & writes)  # a message does not say that a put has arrived
     edges, away, writes = edges.take(wanted), away[wanted], writes[wanted]
     # A flag from another domain implies more than the end of its producer. But if the producer has
     # put nothing there, only its end matters, and waits that imply this are enough.
@@ -164,22 +162,6 @@ def _writes(puts: _Puts, edges: _Edges, rank: I4) -> B1:
     keys = puts.rank.astype(np.int64) * n + puts.row
     writes: B1 = np.isin(rank[edges.consumer].astype(np.int64) * n + edges.producer, keys)
     return writes
-
-
-def _met(p: Primitives, consumer: I8, producer: I8) -> B1:
-    """Tells whether each consumer reads or writes memory that its producer writes: b1[edges]."""
-    places = []
-    for operands, rows in ((p.dst, producer), (p.src, consumer), (p.dst, consumer)):
-        ptr, pick = entries(operands.ptr, rows)
-        memory = operands.buffer[pick] != Buffer.QUEUE
-        edge = np.repeat(np.arange(len(rows)), np.diff(ptr))
-        columns = edge, operands.rank[pick], operands.buffer[pick], operands.slot[pick]
-        places.append(np.stack(columns, 1).astype(np.int64)[memory])
-    _, number = np.unique(np.concatenate(places), axis=0, return_inverse=True)
-    written, *touched = np.split(number.ravel(), np.cumsum([len(x) for x in places])[:-1])
-    met = np.zeros(len(consumer), np.bool_)
-    met[places[0][np.isin(written, np.concatenate(touched)), 0]] = True
-    return met
 
 
 def _queued(p: Primitives, order: _Order, edges: _Edges) -> B1:
