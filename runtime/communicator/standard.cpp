@@ -29,6 +29,7 @@ namespace hccc {
 namespace {
 
 constexpr size_t MOST_TEXT = 8192;  // of what the command says
+constexpr char PROGRESS[] = "hccc: ";  // how a line begins that says how far it is
 constexpr int LOOK_MS = 100;
 constexpr size_t MOST_HOSTS_TEXT = 100;  // in the name of a file
 
@@ -157,7 +158,9 @@ std::string first_error(const std::string &said) {
   return found;
 }
 
-// Runs a command and returns its exit status; said: what it prints as errors.
+bool tells_progress() { return variable("HCCC_PROGRESS") != "off"; }
+
+// Runs a command and returns its exit status; said: what it prints as errors. Lines of progress are passed on.
 int run(const std::vector<std::string> &words, const std::function<bool()> &stopped, std::string &said) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC)) throw system_error("no pipe");
@@ -176,6 +179,7 @@ int run(const std::vector<std::string> &words, const std::function<bool()> &stop
   posix_spawn_file_actions_destroy(&actions);
   if (failed) throw Error(hcccSystemError, text_of("%s cannot be run: %s", words[0].c_str(), strerror(failed)));
   write_end = Descriptor();
+  std::string line;
   for (bool open = true; open;) {
     pollfd one = {read_end.get(), POLLIN, 0};
     if (stopped()) kill(child, SIGKILL);
@@ -184,6 +188,12 @@ int run(const std::vector<std::string> &words, const std::function<bool()> &stop
     const ssize_t n = read(read_end.get(), part, sizeof part);
     open = n > 0;
     if (open && said.size() < MOST_TEXT) said.append(part, static_cast<size_t>(n));
+    for (ssize_t k = 0; k < n; ++k) {
+      if (line.size() < sizeof part) line += part[k];
+      if (part[k] != '\n') continue;
+      if (line.compare(0, strlen(PROGRESS), PROGRESS) == 0 && tells_progress()) fputs(line.c_str(), stderr);
+      line.clear();
+    }
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -274,7 +284,7 @@ std::vector<std::string> StandardLibrary::command() const {
 }
 
 void StandardLibrary::make(const std::function<bool()> &stopped) const {
-  if (variable("HCCC_PROGRESS") != "off")
+  if (tells_progress())
     fprintf(stderr, "hccc: making %s, once; it is kept in %s\n", text().c_str(), file_.c_str());
   std::string said, why;
   try {

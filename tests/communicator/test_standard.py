@@ -86,6 +86,36 @@ def test_what_cannot_be_made_costs_nothing(
         assert "does allreduce of float64, sum, for 3 ranks" in text and why in text, text
 
 
+ALONE = """
+from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
+import numpy as np
+with Communicator.join(unique_id(), 1, 0) as c:
+    try:
+        c.all_reduce(np.ones(10, np.float64))
+    except CommunicatorError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("progress", ["", "off"])
+def test_how_far_the_maker_is_is_told(
+    tmp_path: Path, fresh: Mapping[str, str], progress: str
+) -> None:
+    """What else it says is the reason why there is no library."""
+    maker = tmp_path / "maker"
+    lines = r"hccc: Simulating … 3 of 9, 2 s\nelse\nerror[E412]: no room\n"
+    maker.write_text(f"#!/bin/sh\nprintf '{lines}' >&2\nexit 1\n")
+    maker.chmod(0o700)
+    said = {**fresh, "HCCC_COMMAND": str(maker), "HCCC_PROGRESS": progress}
+    environment = os.environ | said | {"PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", ALONE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "no room" in done.stdout
+    told = [line for line in done.stderr.splitlines() if line.startswith("hccc: Simul")]
+    assert told == ([] if progress else ["hccc: Simulating … 3 of 9, 2 s"])
+    assert "else" not in done.stderr
+
+
 def usable(c: Communicator, place: Path) -> bool:
     refused(c)
     x = np.full(10, c.rank, np.int32)

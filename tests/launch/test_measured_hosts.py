@@ -106,8 +106,8 @@ def test_an_error_of_a_host(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.Monk
 def test_hosts_become_a_cluster(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int, each: int
 ) -> None:
-    """Of as many hosts and ranks, with the rates that were measured; programs run and are simulated
-    there. How near to what runs is what `benchmarks/hosts.py` measures."""
+    """It has the rates that were measured; programs run there and are simulated. How near to one
+    another these come, `benchmarks/hosts.py` says."""
     monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
     site, program = tmp_path / "site.cluster", tmp_path / "all.rccl"
     program.write_text(PROGRAM.format(n=n, each=each, ranks=n * each))
