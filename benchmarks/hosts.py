@@ -41,7 +41,7 @@ def hccc(*words: str) -> Any:
 
 def measured(n: int, each: int, gbit: float, seconds: float) -> dict[str, Any]:
     """Returns what `profile` says, and (size, µs that it took, µs simulated) of the Allgather."""
-    os.environ["HCCC_NETWORK"] = namespaces.DEVICE
+    os.environ |= {"HCCC_NETWORK": namespaces.DEVICE, "HCCC_RSH": "ip netns exec"}
     with tempfile.TemporaryDirectory() as made, namespaces.hosts(n, f"{gbit}gbit") as found:
         site, program = f"{made}/site.cluster", f"{made}/all.rccl"
         Path(program).write_text(PROGRAM.format(ranks=n * each, each=each))
