@@ -24,7 +24,7 @@ def test_a_copy_joins_the_least_used_connection_of_its_own_rank() -> None:
 
 
 def test_what_a_proxy_brought_is_on_its_senders_connection() -> None:
-    """Of ranks in nodes of their own each reduces a chunk from all others, that these put there."""
+    """Each rank, in a node of its own, reduces chunks that all others put there."""
     rows = [
         (s, d, s, d + 4 * k, RRC) for k in range(3) for d in range(4) for s in range(4) if s != d
     ]
