@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 8  # HCCC_ABI
+ABI = 9  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):
@@ -108,6 +108,7 @@ class CallRecord(ctypes.Structure):
         ("micro_batch_bytes", ctypes.c_longlong),
         ("timeout_s", ctypes.c_double),
         ("join_timeout_s", ctypes.c_double),
+        ("deadline_s", ctypes.c_double),
         ("in_place", ctypes.c_int),
         ("window", ctypes.c_int),
         ("workers", ctypes.c_int),
@@ -156,6 +157,8 @@ class Params(ctypes.Structure):
         ("part", ctypes.c_longlong),
         ("timeout", ctypes.c_ulonglong),
         ("join_timeout", ctypes.c_ulonglong),
+        ("deadline", ctypes.c_ulonglong),
+        ("period", ctypes.c_ulonglong),
         ("micro", ctypes.c_uint),
         ("batches", ctypes.c_uint),
         ("window", ctypes.c_uint),

@@ -304,6 +304,7 @@ def _call_of(
         micro_batch_bytes=request.micro_batch,
         timeout_s=request.timeout,
         join_timeout_s=request.join_timeout,
+        deadline_s=request.deadline,
         in_place=request.in_place,
         window=min(request.window, INT),
         workers=workers,

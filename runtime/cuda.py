@@ -48,7 +48,7 @@ from hccc.runtime.request import (
     check_buffers,
     check_shape,
     check_size,
-    ticks_of,
+    deadlines_of,
 )
 
 KERNEL = "hccc_kernel"
@@ -348,13 +348,12 @@ class CudaLauncher:
             flags_at=unit.flags_at,
             count=request.count,
             part=sizes.part,
-            timeout=ticks_of(request.timeout, ticks),
-            join_timeout=ticks_of(request.join_timeout, ticks),
             micro=sizes.micro,
             batches=sizes.batches,
             window=min(self.window_of(request) or max(sizes.batches, 1), INT),
             first_rank=0,
             in_place=request.in_place,
+            **deadlines_of(request, unit.shape.ranks, ticks),
             **traced,
         )
         return np.frombuffer(bytearray(bytes(params)), _structured(made))

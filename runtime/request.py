@@ -27,6 +27,21 @@ def ticks_of(seconds: float, per_second: int) -> int:
     return max(1, int(ticks)) if 0 < ticks < FOR_EVER else FOR_EVER
 
 
+def deadlines_of(request: LaunchRequest, ranks: int, per_second: int) -> dict[str, int]:
+    """Returns the fields of hccc_params that bound waits, in ticks, as `hccc_params_of`."""
+    deadline = ticks_of(request.deadline, per_second)
+    timeout = min(ticks_of(request.timeout, per_second), deadline)
+    join_timeout = min(ticks_of(request.join_timeout, per_second), deadline)
+    bounded = min(timeout, deadline) < FOR_EVER
+    period = min(timeout // (4 * ranks), deadline // 64) + 1 if bounded else FOR_EVER
+    return {
+        "timeout": timeout,
+        "join_timeout": join_timeout,
+        "deadline": deadline,
+        "period": period,
+    }
+
+
 class Array(Protocol):
     """The attributes that NumPy's and CuPy's arrays have in common."""
 
@@ -47,9 +62,10 @@ class Array(Protocol):
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
-    micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU threads
-    (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever), `trace`
-    whether its kernels can record, `blocks` of an uneven collective (None: all have `count`),
+    micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU
+    threads (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever),
+    `deadline` in seconds for the launch, all its waits together (0: none), `trace` whether
+    its kernels can record, `blocks` of an uneven collective (None: all have `count`),
     `scalars` of premul_sum, the bits of each rank's."""
 
     count: int
@@ -61,6 +77,7 @@ class LaunchRequest:
     timeout: float = DEFAULT_TIMEOUT_S
     workers: int = 0
     join_timeout: float = 0.0
+    deadline: float = 0.0
     trace: bool = False
     blocks: BlockTable | None = None
     scalars: tuple[int, ...] = ()
@@ -73,7 +90,7 @@ class LaunchRequest:
                 raise fail("E421", f"{name} must not be negative, got {value}")
             if value >= 1 << 62:
                 raise fail("E421", f"{name} must be less than 2^62, got {value}")
-        for name in ("timeout", "join_timeout"):
+        for name in ("timeout", "join_timeout", "deadline"):
             if not getattr(self, name) >= 0:
                 message = f"{name} must not be negative, got {getattr(self, name)}"
                 raise fail("E421", message)

@@ -887,8 +887,9 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
                             network_ ? network_->proxy_ring() : nullptr, scalar_.bits, scalar_.at};
   hccc_call call = call_of(count, staged.used.in_place, micro_batch_bytes_);
-  // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself.
-  call.timeout_s = call.join_timeout_s = gpu_ ? timeout_ : 0;
+  // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself, for it may
+  // begin to run much later than the host knows, and a graph launches it without the host.
+  call.deadline_s = gpu_ ? timeout_ : 0;
   call.window = window_, call.blocks = blocks;
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);

@@ -32,6 +32,7 @@ pytestmark = [
     pytest.mark.skipif(not cuda.have_compiler(), reason="no g++"),
 ]
 VICTIM, TYPE_INT32, SUM = 1, 2, 0
+LONG_S = 4  # of a call
 
 
 @pytest.fixture(scope="session")
@@ -315,6 +316,29 @@ def test_errors_are_seen_later(
     for rank in (0, 2):
         assert isinstance(found[rank], Lost), found
         assert found[rank].result is result and text in found[rank].text, found[rank].text
+
+
+def late_and_stopped(communicator: Communicator, place: Path) -> Lost | None:
+    """Launches a call for which rank 2 is late, and in which rank 1 then stops."""
+    rank = CudaRank(communicator, place)
+    send, receive = rank.empty(1 << 24), rank.empty(1 << 24)
+    if rank.c.rank == 2:
+        time.sleep(0.7 * LONG_S)
+        mark(2)
+    rank.all_reduce(send, receive)
+    if rank.c.rank == VICTIM:
+        await_marks([2])
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return async_error(rank.c, LONG_S + 2)
+
+
+def test_a_late_rank_gives_no_wait_of_a_kernel_more_time(runtime: Path, sums: Path) -> None:
+    environment = cuda.environment(runtime, HCCC_TIMEOUT=str(LONG_S))
+    found = start(3, late_and_stopped, sums, environment=environment).outcomes(silent=[VICTIM])
+    for rank in (0, 2):
+        assert isinstance(found[rank], Lost) and found[rank].result is Result.TIMEOUT, found
+        assert "timed out after 4 s: rank 1 stands still" in found[rank].text, found[rank].text
 
 
 def other_calls(communicator: Communicator, place: Path, blocks: Path) -> list[str]:

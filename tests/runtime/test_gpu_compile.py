@@ -17,7 +17,7 @@ from tests.runtime.handwritten import INCLUDE, PROGRAMS
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
 CUDA = [slow("sm_80"), "sm_90"]
 AROUND_LOOKS = (
-    96  # bytes spilled around hccc_poll_extensions, which a wait calls when it has lasted long
+    96  # bytes spilled around hccc_poll_deadlines, which a wait calls when it has lasted long
 )
 HIP = ["gfx90a", "gfx942"]
 

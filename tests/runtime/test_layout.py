@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -36,7 +37,7 @@ from hccc.runtime.build import Variant, build_library
 from hccc.runtime.fault import WaitKind
 from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, PEER, LayoutShape
 from hccc.runtime.recording import STRIDE
-from hccc.runtime.request import LaunchRequest, ticks_of
+from hccc.runtime.request import LaunchRequest, deadlines_of, ticks_of
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
 
@@ -230,6 +231,9 @@ def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, 
         ({"timeout_s": math.nan}, 2),
         ({"timeout_s": math.inf}, 0),
         ({"join_timeout_s": -1.0}, 2),
+        ({"deadline_s": -1.0}, 2),
+        ({"deadline_s": math.nan}, 2),
+        ({"deadline_s": math.inf}, 0),
         ({"window": -1}, 2),
         ({"first_rank": 2, "n_local": 1}, 2),
         ({"first_rank": INT, "n_local": INT}, 2),
@@ -378,6 +382,28 @@ def test_timeouts_agree(header: ctypes.CDLL, seconds: float, per_second: int) ->
     wanted = ticks_of(seconds, per_second)
     assert header.ticks(seconds, per_second) == wanted <= 1 << 62
     assert (wanted == 1 << 62) == (seconds == 0 or seconds * per_second >= 1 << 62)
+
+
+@given(*[st.sampled_from([0.0, 1e-9, 0.5, 2.0, 60.0, 1e30, math.inf])] * 3, st.integers(1, 1024))
+def test_deadlines_agree(
+    header: ctypes.CDLL, timeout: float, join_timeout: float, deadline: float, ranks: int
+) -> None:
+    """A deadline bounds every wait, and waits look often enough at what bounds them."""
+    request = LaunchRequest(
+        1, "int32", timeout=timeout, join_timeout=join_timeout, deadline=deadline
+    )
+    local = (LocalRecord * 1)()
+    call = CallRecord.of(count=1, n_local=1, local=ctypes.addressof(local))
+    call.timeout_s, call.join_timeout_s, call.deadline_s = timeout, join_timeout, deadline
+    comm, found = CommRecord.of(ranks, 256, 512, 128), Params()
+    shape = replace(STAGED, ranks=ranks)
+    header.params_of(c_shape(shape), ctypes.byref(comm), ctypes.byref(call), ctypes.byref(found))
+    wanted = deadlines_of(request, ranks, 10**9)
+    assert {name: getattr(found, name) for name in wanted} == wanted
+    assert found.deadline == ticks_of(deadline, 10**9)
+    assert max(found.timeout, found.join_timeout) <= found.deadline
+    assert found.timeout == 1 << 62 or found.period <= found.timeout // 4 + 1
+    assert found.deadline == 1 << 62 or found.period <= found.deadline // 64 + 1
 
 
 def test_limits_agree(header: ctypes.CDLL) -> None:

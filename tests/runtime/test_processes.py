@@ -256,6 +256,34 @@ def test_who_waits_for_long_leaves_the_cores_to_others(tmp_path: Path) -> None:
     assert took < 0.25 * 4 * 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [0, 1])
+def test_a_deadline_is_of_all_waits_of_a_launch(own: int, tmp_path: Path) -> None:
+    """Others have waited 1.8 of 3 s for a rank to start when it dies in the middle of its launch:
+    they leave after 3 s, not 3 s after that. A wait by itself may last for ever."""
+    world = Processes(ring(6), tmp_path)
+    launches = [Launch(100_000, micro_batch=16, delay=[1800 * (r == 2) for r in range(6)])]
+    more = [["dies=1"] if r == 2 else [] for r in range(6)]
+    options = ("timeout_ms=0", "deadline_ms=3000", f"own_fault={own}")
+    done = world.run([(r, 1) for r in range(6)], launches, *options, more=more)
+    assert done[2].code == -9 and not done[2].launches
+    survivors = [p.launches[0] for r, p in enumerate(done) if r != 2]
+    assert [o.status for o in survivors] == [TIMEOUT] * 5
+    assert all(2.9 < o.seconds < 4.5 for o in survivors), survivors
+
+
+@pytest.mark.slow
+def test_a_launch_begins_with_none_of_the_time_of_another(tmp_path: Path) -> None:
+    """Launches one after another, each in less than the deadline and together in more."""
+    world = Processes(ring(3), tmp_path)
+    launches = [
+        Launch(100, (0, 4096 * k), (1, 4096 * k), delay=[500 * (k % 2), 0, 0]) for k in range(6)
+    ]
+    world.fill(launches)
+    done = world.run([(r, 1) for r in range(3)], launches, "deadline_ms=1000")
+    assert_right(world, done, launches)
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("own", [0, 1])
 def test_a_rank_that_dies_is_reported_by_all_others(own: int, tmp_path: Path) -> None:

@@ -46,6 +46,28 @@ HCCC_FN hccc_notice* hccc_notice_from(const hccc_block& b, int rank, int from) {
   return reinterpret_cast<hccc_notice*>(line + HCCC_NOTICE_AT / 4);
 }
 
+// The state of a block, in its line of the flags.
+struct hccc_state {
+  unsigned base, launch;  // of hccc_block, when the last launch ended
+  unsigned lost;          // of a rank's first block: a launch was, and its fault was not reset
+  unsigned long long begun;  // the time at which this launch began, where it has a deadline
+};
+
+HCCC_FN hccc_state* hccc_state_of(const hccc_block& b) {
+  const int index = b.tb * HCCC_CHANNELS + b.channel;
+  return reinterpret_cast<hccc_state*>(hccc_counter(b, b.rank, hccc_state_at(hccc_this_shape) + index));
+}
+
+// Notes that the launch begins, in one thread, before its block meets.
+HCCC_FN void hccc_note_begin(const hccc_block& b) {
+  if (b.p->deadline != HCCC_FOR_EVER && hccc_thread() == 0) hccc_state_of(b)->begun = hccc_clock();
+}
+
+// Returns whether the launch's deadline has passed.
+HCCC_FN bool hccc_is_over(const hccc_block& b) {
+  return b.p->deadline != HCCC_FOR_EVER && hccc_clock() - hccc_state_of(b)->begun > b.p->deadline;
+}
+
 // Compares counters around the wrap: they never are 2^31 apart.
 HCCC_FN bool hccc_reached(unsigned have, unsigned want) {
   return static_cast<int>(have - want) >= 0;

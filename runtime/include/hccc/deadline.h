@@ -5,6 +5,9 @@
 // that grows: an extension. A wait that finds a new one restarts its deadline and forwards it, so
 // extensions follow the waits. They end when all ranks have started, and deadlines then run. Where
 // ranks may not start later than a wait may last, there are no extensions: every wait ends in time.
+//
+// A launch may have a deadline too, of all its waits together. Waits look at it once a period, those
+// for ranks to start do not need to: they are the first of their launch.
 #pragma once
 
 #include "proxy_ring.h"
@@ -23,11 +26,6 @@ HCCC_FN unsigned long long hccc_limit(const hccc_block& b, int kind) {
   const unsigned long long limit = hccc_waits_for_start(kind) ? b.p->join_timeout : b.p->timeout;
   const bool data = kind <= HCCC_WAIT_READY || kind == HCCC_WAIT_PROXY;
   return data || limit == HCCC_FOR_EVER ? limit : limit + limit / 32;
-}
-
-// Returns the ticks between polls for extensions: they cross all ranks in a quarter of a deadline.
-HCCC_FN unsigned long long hccc_period(const hccc_block& b) {
-  return b.p->timeout == HCCC_FOR_EVER ? HCCC_FOR_EVER : b.p->timeout / (4ull * HCCC_RANKS) + 1;
 }
 
 // Returns where the own memory holds the extensions of rank `from`.
@@ -54,13 +52,19 @@ HCCC_FN void hccc_send_extension(const hccc_block& b, unsigned number) {
     hccc_raise(b, hccc_neighbour(b.rank, i), hccc_extension_at(hccc_this_shape) + b.rank, number);
 }
 
-// Returns the newest extension after forwarding it; a wait for a rank to start sends a newer one. 0:
-// there are none. Rare, so out of line, and with a copy of the block, which keeps the caller's in
-// registers.
-HCCC_NOINLINE unsigned hccc_poll_extensions(hccc_block b, int kind) {
-  if (b.p->join_timeout <= b.p->timeout) return 0;
+// What a wait that has lasted long needs to know.
+struct hccc_news {
+  unsigned extension;  // the newest, which is forwarded; 0: there are none
+  bool over;           // the launch's deadline has passed
+};
+
+// Looks at extensions and the deadline; a wait for a rank to start sends a newer extension. Rare, so
+// out of line, and with a copy of the block, which keeps the caller's in registers.
+HCCC_NOINLINE hccc_news hccc_poll_deadlines(hccc_block b, int kind) {
+  const bool over = !hccc_waits_for_start(kind) && hccc_is_over(b);
+  if (b.p->join_timeout <= b.p->timeout) return {0, over};
   const unsigned newest = hccc_newest_extension(b);
   const unsigned number = kind == HCCC_WAIT_READY ? newest + 1 : newest;
   if (number != hccc_ld_relaxed(hccc_extension_line(b, b.rank))) hccc_send_extension(b, number);
-  return newest;
+  return {newest, over};
 }

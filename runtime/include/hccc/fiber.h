@@ -16,7 +16,7 @@ struct hccc_fiber {
   hccc_worker* worker;
   unsigned long long since;  // the worker's switch count when the wait began
   bool expired;              // the deadline has passed, unless it is extended
-  bool polls;                // runs to poll for extensions, although its counter has not arrived
+  bool polls;                // runs to look at deadlines, although its counter has not arrived
   void (*run)(void* launch, int index);
   void* launch;
   int index;
@@ -29,7 +29,7 @@ struct hccc_worker {
   hccc_backoff backoff;
   unsigned long long switches;
   unsigned long long idle_since;  // 0: not idle
-  unsigned long long polled;      // when a fiber last ran to poll for extensions
+  unsigned long long polled;      // when a fiber last ran to look at deadlines
   bool aborted;
 };
 
@@ -59,7 +59,7 @@ static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
     if (ring->waiting && hccc_wait_aborted(*ring->waiting)) w->aborted = true;
     hccc_fiber* expired = hccc_expired_fiber(ring, now - w->idle_since);
     if (expired) expired->expired = true;
-    // One fiber polls for extensions at a time, and each of them once in a period.
+    // One fiber looks at deadlines at a time, and each of them once in a period.
     if (ring->waiting && now - w->polled > ring->waiting->period / w->fibers) {
       ring->polls = true;
       w->polled = now;
@@ -77,7 +77,7 @@ static inline hccc_fiber* hccc_next_fiber(hccc_worker* w, hccc_fiber* first) {
   }
 }
 
-// Switches to another fiber. Polling for extensions is no progress.
+// Switches to another fiber. Looking at deadlines is no progress.
 static inline void hccc_switch_fiber(hccc_worker* w, hccc_context* from, hccc_fiber* to) {
   w->running = to;
   if (!to->polls) {
@@ -100,7 +100,7 @@ static inline hccc_wait_state hccc_wait_once(hccc_pending_wait& wait) {
   self->polls = self->expired = false;
   if (expired) return HCCC_EXPIRED;
   if (w->aborted && hccc_wait_aborted(wait)) return HCCC_LAUNCH_LOST;
-  return polls ? HCCC_POLL_EXTENSIONS : HCCC_WAITING;
+  return polls ? HCCC_LOOK : HCCC_WAITING;
 }
 
 static inline void hccc_rearm(hccc_pending_wait&) { hccc_this_worker->idle_since = 0; }

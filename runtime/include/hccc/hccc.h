@@ -98,7 +98,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 8 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 9 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -189,6 +189,8 @@ typedef struct hccc_call {
                                 * join_timeout_s is longer, time in which the awaited rank itself
                                 * waits for another rank to start does not count */
   double join_timeout_s;       /* how long other ranks may take to start; 0: for ever */
+  double deadline_s;           /* how long the launch may last from its beginning, all its waits
+                                * together: looked at while it waits; 0: for ever */
   int in_place;                /* input and output lie as "In place" above says */
   int window;                  /* micro-batches per window; 0: all of them */
   int workers;                 /* CPU threads; 0: as many as are useful */
@@ -201,7 +203,7 @@ typedef struct hccc_call {
                             * null: every block has `count` elements. "Uneven" above */
 } hccc_call;
 
-#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* The fault record: the first wait that passed its deadline. `claimed` is 0 when there is no fault;
  * else every waiting block leaves. */

@@ -128,6 +128,7 @@ HCCC_FN bool hccc_await_neighbours(const hccc_block& b, long long group, int kin
 HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, bool lost) {
   hccc_notice notice;
   bool ok = hccc_make_notice(notice, b, local) && !lost;
+  if (HCCC_NETWORK) hccc_note_begin(b);  // before its notice, which may wait for the proxy
   if (hccc_thread() == 0) {
     if (HCCC_NETWORK) *hccc_notice_from(b, b.rank, b.rank) = notice;
     const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output, notice.scalar};
@@ -142,6 +143,7 @@ HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, b
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
     hccc_send_notice(b, hccc_neighbour(b.rank, i), notice);
+  if (!HCCC_NETWORK) hccc_note_begin(b);  // after its notice, which nothing delays
   // The fault record may lie in the host's memory, which is far: a thread that hardly ever has a
   // neighbour reads it while the others wait.
   ok = hccc_thread() != hccc_threads - 1 || !hccc_ld_relaxed(&b.p->fault->claimed);
@@ -182,16 +184,6 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
   return !hccc_barrier_any(!ok);
 }
 
-// The state of a block, in its line of the flags.
-struct hccc_state {
-  unsigned base, launch;  // of hccc_block, when the last launch ended
-  unsigned lost;          // of a rank's first block: a launch was, and its fault was not reset
-};
-
-HCCC_FN hccc_state* hccc_state_of(const hccc_block& b, int index) {
-  return reinterpret_cast<hccc_state*>(hccc_own(b, hccc_state_at(hccc_this_shape) + index));
-}
-
 // With a network these functions are long; without one, calls of them would make kernels spill.
 #if HCCC_NETWORK
 #define HCCC_LAUNCH_FN HCCC_NOINLINE
@@ -201,7 +193,8 @@ HCCC_FN hccc_state* hccc_state_of(const hccc_block& b, int index) {
 
 // Where an earlier launch was lost, the first block sends no notice and lets no other go.
 HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
-  const hccc_state state = *hccc_state_of(b, index);
+  const hccc_state& state = *hccc_state_of(b);
+  const bool lost = state.lost != 0;
   b.base = state.base;
   b.launch = state.launch + 1;
   b.peers = reinterpret_cast<const hccc_peer*>(hccc_own(b, hccc_peers_at(hccc_this_shape)));
@@ -209,17 +202,18 @@ HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local
   b.proxy_ring = hccc_usable_ring(local.proxy_ring);
 #endif
   if (index != 0) {
+    hccc_note_begin(b);
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;
   }
-  b.stopped = !hccc_start_together(b, local, state.lost != 0);
+  b.stopped = !hccc_start_together(b, local, lost);
   if (!b.stopped && hccc_thread() == 0)
     hccc_st_release(hccc_own(b, hccc_go_at(hccc_this_shape)), b.launch);
 }
 
 HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
   hccc_barrier();
-  hccc_state* state = hccc_state_of(b, index);
+  hccc_state* state = hccc_state_of(b);
   if (hccc_thread() == 0 && !b.stopped) {
     state->base = b.base + b.p->batches;
     state->launch = b.launch;

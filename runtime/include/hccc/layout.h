@@ -182,6 +182,8 @@ typedef struct hccc_params {
   long long part;             /* elements */
   unsigned long long timeout; /* ticks of the device's clock; HCCC_FOR_EVER */
   unsigned long long join_timeout;
+  unsigned long long deadline;
+  unsigned long long period; /* ticks between looks at extensions and the deadline */
   unsigned micro;             /* elements */
   unsigned batches;           /* micro-batches in this launch */
   unsigned window;            /* micro-batches in a window, at least 1 */
@@ -202,6 +204,16 @@ HCCC_BOTH unsigned long long hccc_ticks(double seconds, double ticks_per_second)
   return ticks < 1 ? 1 : (unsigned long long)ticks;
 }
 
+/* Returns the ticks after which a wait looks again: extensions cross all ranks in a quarter of a
+ * wait's deadline, and the launch's is missed by little. */
+HCCC_BOTH unsigned long long hccc_period_of(int ranks, unsigned long long timeout,
+                                            unsigned long long deadline) {
+  const unsigned long long forwarded = timeout / (4ULL * (unsigned)ranks);
+  const unsigned long long late = deadline / 64;
+  if (timeout == HCCC_FOR_EVER && deadline == HCCC_FOR_EVER) return HCCC_FOR_EVER;
+  return (forwarded < late ? forwarded : late) + 1;
+}
+
 /* Returns the parameters of a call that hccc_check_call accepts. */
 HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm *comm,
                                      const hccc_call *call, double ticks_per_second) {
@@ -218,6 +230,10 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   p.part = s.part;
   p.timeout = hccc_ticks(call->timeout_s, ticks_per_second);
   p.join_timeout = hccc_ticks(call->join_timeout_s, ticks_per_second);
+  p.deadline = hccc_ticks(call->deadline_s, ticks_per_second);
+  if (p.timeout > p.deadline) p.timeout = p.deadline;
+  if (p.join_timeout > p.deadline) p.join_timeout = p.deadline;
+  p.period = hccc_period_of(shape.ranks, p.timeout, p.deadline);
   p.micro = (unsigned)s.micro;
   p.batches = (unsigned)s.batches;
   p.window = call->window > 0 ? (unsigned)call->window : s.batches ? (unsigned)s.batches : 1u;
@@ -266,7 +282,7 @@ HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_comm *comm,
   if (comm->flags_at < 0 || comm->flags_at % HCCC_FLAG_STRIDE) return HCCC_BAD_ARGUMENT;
   if (!call->local || call->count < 0 || call->window < 0) return HCCC_BAD_ARGUMENT;
   if (call->micro_batch_bytes < 0 || !(call->timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
-  if (!(call->join_timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
+  if (!(call->join_timeout_s >= 0) || !(call->deadline_s >= 0)) return HCCC_BAD_ARGUMENT;
   if (call->first_rank < 0 || call->n_local < 1) return HCCC_BAD_ARGUMENT;
   if (call->n_local > shape.ranks - call->first_rank) return HCCC_BAD_ARGUMENT;
   blocks = hccc_times((long long)shape.blocks * shape.channels, call->n_local);

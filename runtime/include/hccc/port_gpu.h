@@ -28,5 +28,5 @@ HCCC_FN hccc_wait_state hccc_wait_once(hccc_pending_wait& wait) {
   if (now - wait.start > wait.limit) return HCCC_EXPIRED;
   if (now - wait.polled <= wait.period) return HCCC_WAITING;
   wait.polled = now;
-  return HCCC_POLL_EXTENSIONS;
+  return HCCC_LOOK;
 }

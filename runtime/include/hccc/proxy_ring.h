@@ -42,12 +42,12 @@ HCCC_FN bool hccc_wait_for_proxy(const hccc_block& b, const unsigned* counter, u
                                  int peer) {
   hccc_pending_wait wait{};
   wait.flag = counter, wait.want = want, wait.abort = &b.p->fault->claimed;
-  wait.limit = b.p->timeout, wait.period = HCCC_FOR_EVER;
+  wait.limit = b.p->timeout, wait.period = b.p->period;
   while (!hccc_arrived(counter, want)) {
     const hccc_wait_state state = hccc_wait_once(wait);
-    if (state == HCCC_EXPIRED)
-      hccc_report(b, hccc_ld_relaxed(counter), want, {HCCC_WAIT_PROXY, peer, -1, 0});
-    if (state == HCCC_EXPIRED || state == HCCC_LAUNCH_LOST) return false;
+    const bool over = state == HCCC_EXPIRED || (state == HCCC_LOOK && hccc_is_over(b));
+    if (over) hccc_report(b, hccc_ld_relaxed(counter), want, {HCCC_WAIT_PROXY, peer, -1, 0});
+    if (over || state == HCCC_LAUNCH_LOST) return false;
   }
   hccc_acquire_polled();
   return true;

@@ -37,7 +37,7 @@ static inline hccc_wait_state hccc_wait_once(hccc_pending_wait& wait) {
   hccc_sleep_for_part(now - wait.start);
   if (now - wait.polled <= wait.period) return HCCC_WAITING;
   wait.polled = now;
-  return HCCC_POLL_EXTENSIONS;
+  return HCCC_LOOK;
 }
 
 static inline void hccc_rearm(hccc_pending_wait& wait) { wait.start = hccc_clock(); }

@@ -9,22 +9,22 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
   if (!hccc_arrived(flag, want)) {
     hccc_pending_wait wait{};
     wait.flag = flag, wait.want = want, wait.abort = &b.p->fault->claimed;
-    wait.limit = hccc_limit(b, cause.kind), wait.period = hccc_period(b);
+    wait.limit = hccc_limit(b, cause.kind), wait.period = b.p->period;
     unsigned extension = 0;  // the newest known
     do {
       const hccc_wait_state state = hccc_wait_once(wait);
       if (state == HCCC_WAITING) continue;
       const bool lost = state == HCCC_LAUNCH_LOST;
-      const unsigned newest = lost ? extension : hccc_poll_extensions(b, cause.kind);
-      if (newest != extension && !hccc_waits_for_start(cause.kind)) {
+      const hccc_news news = lost ? hccc_news{extension, false} : hccc_poll_deadlines(b, cause.kind);
+      if (news.extension != extension && !news.over && !hccc_waits_for_start(cause.kind)) {
         hccc_rearm(wait);
-      } else if (state == HCCC_EXPIRED || lost) {
+      } else if (state == HCCC_EXPIRED || lost || news.over) {
         // Of an aborted launch only a wait inside a primitive is worth a report.
         if (!lost || cause.prim >= 0)
           hccc_report(b, hccc_ld_relaxed(flag), want, cause, lost ? HCCC_ABORT_REQUEST : 0);
         return false;
       }
-      extension = newest;
+      extension = news.extension;
     } while (!hccc_arrived(flag, want));
   }
   hccc_acquire_polled();

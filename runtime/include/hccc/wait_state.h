@@ -2,10 +2,10 @@
 #pragma once
 
 enum hccc_wait_state {
-  HCCC_WAITING,         // go on
-  HCCC_EXPIRED,         // the deadline has passed
-  HCCC_LAUNCH_LOST,     // another wait has ended the launch
-  HCCC_POLL_EXTENSIONS  // a period has passed: poll for an extension of the deadline
+  HCCC_WAITING,      // go on
+  HCCC_EXPIRED,      // the deadline has passed
+  HCCC_LAUNCH_LOST,  // another wait has ended the launch
+  HCCC_LOOK          // a period has passed: look at extensions and the launch's deadline
 };
 
 struct hccc_pending_wait {

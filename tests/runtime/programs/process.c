@@ -153,6 +153,7 @@ int main(int argc, char **argv) {
   comm.fault = number(argc, argv, "own_fault", 0) ? &own_fault : (hccc_fault *)shared;
   call.timeout_s = (double)number(argc, argv, "timeout_ms", 20000) * 1e-3;
   call.join_timeout_s = (double)number(argc, argv, "join_timeout_ms", 0) * 1e-3;
+  call.deadline_s = (double)number(argc, argv, "deadline_ms", 0) * 1e-3;
   call.first_rank = first;
   call.n_local = n;
   call.local = local;

@@ -66,7 +66,7 @@ class Harness:
         inputs = [arrays.asarray(v) for v in values]
         outputs = [arrays.zeros(COUNT, np.float32) for _ in range(n)]
         calls = [(inputs[k * n : k * n + n], outputs) for k in range(3)]
-        request = LaunchRequest(COUNT, "float32", timeout=5.0, join_timeout=5.0)
+        request = LaunchRequest(COUNT, "float32", timeout=0, deadline=5.0)
         try:
             built.launch_all(calls, request)
         except UserError as error:

@@ -37,7 +37,8 @@ static const long long hccc_some_blocks = 0;
 
 static hccc_call hccc_call_like() {
   hccc_call call = HCCC_CALL_INIT;
-  call.timeout_s = 7, call.join_timeout_s = 19, call.workers = 11, call.first_rank = 13;
+  call.timeout_s = 7, call.join_timeout_s = 19, call.deadline_s = 41;
+  call.workers = 11, call.first_rank = 13;
   call.n_local = 17, call.oversubscribed = 31, call.local = &hccc_some_local, call.count = 3,
   call.signature = 37, call.blocks = &hccc_some_blocks;
   return call;
@@ -52,6 +53,7 @@ static bool hccc_passed_on(const hccc_call& given) {
          (!HCCC_IS_GPU || hccc_stubbed.stream == hccc_some_stream) && call.size == given.size &&
          call.local_size == given.local_size && call.count == given.count &&
          call.timeout_s == given.timeout_s && call.join_timeout_s == given.join_timeout_s &&
+         call.deadline_s == given.deadline_s &&
          call.in_place == given.in_place && call.workers == given.workers &&
          call.first_rank == given.first_rank && call.n_local == given.n_local &&
          call.oversubscribed == given.oversubscribed && call.signature == given.signature &&

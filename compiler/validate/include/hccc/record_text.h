@@ -67,7 +67,8 @@ static const long long hccc_some_blocks = 0;
 static hccc_call hccc_call_like(int in_place, int window) {
   hccc_call call{};
   call.count = 3, call.micro_batch_bytes = 5, call.timeout_s = 7;
-  call.workers = 11, call.first_rank = 13, call.n_local = 17, call.join_timeout_s = 19;
+  call.workers = 11, call.first_rank = 13, call.n_local = 17;
+  call.join_timeout_s = 19, call.deadline_s = 41;
   call.size = 23, call.local_size = 29, call.oversubscribed = 31, call.local = &hccc_some_local;
   call.in_place = in_place, call.window = window, call.signature = 37;
   call.blocks = &hccc_some_blocks;
@@ -80,7 +81,8 @@ static bool hccc_passed_on(const hccc_call& given) {
   return hccc_last.comm == &hccc_some_comm &&
          (!HCCC_IS_GPU || hccc_last.stream == hccc_some_stream) && call.count == given.count &&
          call.micro_batch_bytes == given.micro_batch_bytes && call.timeout_s == given.timeout_s &&
-         call.join_timeout_s == given.join_timeout_s && call.size == given.size &&
+         call.join_timeout_s == given.join_timeout_s && call.deadline_s == given.deadline_s &&
+         call.size == given.size &&
          call.local_size == given.local_size && call.oversubscribed == given.oversubscribed &&
          call.local == given.local && call.blocks == given.blocks && call.in_place == given.in_place &&
          call.workers == given.workers && call.signature == given.signature &&
