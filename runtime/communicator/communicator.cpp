@@ -652,7 +652,9 @@ bool Communicator::run(const Prepared &prepared, const Wanted &wanted, const Cal
   const hccc_library &library = prepared.library->description();
   std::optional<CopiedBlocks> blocks;
   if (wanted.blocks) blocks.emplace(copied_blocks(prepared, *wanted.blocks, called));
+  const unsigned long long start = hccc_clock();
   const Agreed agreed = agree(&prepared, called, blocks ? &blocks->used : nullptr);
+  waited_ = hccc_clock() - start;
   std::optional<BlockTable> table;
   if (blocks) {
     table.emplace(library.collective, n_ranks_, agreed.told);
@@ -887,9 +889,9 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
                             network_ ? network_->proxy_ring() : nullptr, scalar_.bits, scalar_.at};
   hccc_call call = call_of(count, staged.used.in_place, micro_batch_bytes_);
-  // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself, for it may
-  // begin to run much later than the host knows, and a graph launches it without the host.
-  call.deadline_s = gpu_ ? timeout_ : 0;
+  // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself, for the host
+  // does not see when it begins to run.
+  if (gpu_) call.deadline_s = std::max(timeout_ - static_cast<double>(waited_) * 1e-9, 0.01 * timeout_);
   call.window = window_, call.blocks = blocks;
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);

@@ -208,6 +208,7 @@ class Communicator {
 
   const int rank_, n_ranks_;
   double timeout_;
+  unsigned long long waited_ = 0;  // ns that the running call has waited for ranks before its launch
   std::unique_ptr<hccc_bootstrap, CloseBootstrap> bootstrap_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Registrations> registrations_;

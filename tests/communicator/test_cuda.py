@@ -339,6 +339,7 @@ def test_a_late_rank_gives_no_wait_of_a_kernel_more_time(runtime: Path, sums: Pa
     for rank in (0, 2):
         assert isinstance(found[rank], Lost) and found[rank].result is Result.TIMEOUT, found
         assert "timed out after 4 s: rank 1 stands still" in found[rank].text, found[rank].text
+        assert found[rank].seconds < LONG_S + 2, found
 
 
 def other_calls(communicator: Communicator, place: Path, blocks: Path) -> list[str]:

@@ -7,7 +7,8 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define HCCC_FN static inline __attribute__((unused))
-#define HCCC_METHOD inline
+// Else unoptimized kernels of one library would share the first one's: they differ by their macros.
+#define HCCC_METHOD inline __attribute__((always_inline))
 #define HCCC_NOINLINE static __attribute__((noinline, unused))
 #define HCCC_UNROLL(n)
 #define HCCC_BODY "cpu_body.h"
