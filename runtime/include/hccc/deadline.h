@@ -53,14 +53,14 @@ HCCC_FN void hccc_send_extension(const hccc_block& b, unsigned number) {
 }
 
 // What a wait that has lasted long needs to know.
-struct hccc_news {
+struct hccc_deadlines {
   unsigned extension;  // the newest, which is forwarded; 0: there are none
   bool over;           // the launch's deadline has passed
 };
 
 // Looks at extensions and the deadline; a wait for a rank to start sends a newer extension. Rare, so
 // out of line, and with a copy of the block, which keeps the caller's in registers.
-HCCC_NOINLINE hccc_news hccc_poll_deadlines(hccc_block b, int kind) {
+HCCC_NOINLINE hccc_deadlines hccc_poll_deadlines(hccc_block b, int kind) {
   const bool over = !hccc_waits_for_start(kind) && hccc_is_over(b);
   if (b.p->join_timeout <= b.p->timeout) return {0, over};
   const unsigned newest = hccc_newest_extension(b);

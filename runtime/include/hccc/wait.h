@@ -15,16 +15,16 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
       const hccc_wait_state state = hccc_wait_once(wait);
       if (state == HCCC_WAITING) continue;
       const bool lost = state == HCCC_LAUNCH_LOST;
-      const hccc_news news = lost ? hccc_news{extension, false} : hccc_poll_deadlines(b, cause.kind);
-      if (news.extension != extension && !news.over && !hccc_waits_for_start(cause.kind)) {
+      const hccc_deadlines found = lost ? hccc_deadlines{extension, false} : hccc_poll_deadlines(b, cause.kind);
+      if (found.extension != extension && !found.over && !hccc_waits_for_start(cause.kind)) {
         hccc_rearm(wait);
-      } else if (state == HCCC_EXPIRED || lost || news.over) {
+      } else if (state == HCCC_EXPIRED || lost || found.over) {
         // Of an aborted launch only a wait inside a primitive is worth a report.
         if (!lost || cause.prim >= 0)
           hccc_report(b, hccc_ld_relaxed(flag), want, cause, lost ? HCCC_ABORT_REQUEST : 0);
         return false;
       }
-      extension = news.extension;
+      extension = found.extension;
     } while (!hccc_arrived(flag, want));
   }
   hccc_acquire_polled();
