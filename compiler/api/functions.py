@@ -248,8 +248,9 @@ def simulate(
         sizes: bytes of each call, as nccl-tests counts them; one, several, or a range of them.
         call: window, micro-batch, protocol and what else a call may choose.
         cluster: None for the one that it was compiled for, or for common nodes (`compile`).
-        vs: also what the library of the cluster's devices would take (True; or "nccl", "rccl"),
-            NCCL's rings and trees, and the algorithm as MSCCL would run it.
+        vs: also what the library of the cluster's devices would take (True; or "nccl", "rccl"), as
+            it is by default and with registered buffers, NCCL's rings and trees, and the algorithm
+            as MSCCL would run it.
         options: how to compile what is not compiled yet, and the baselines.
         on_phase: is told the name of each phase as it begins.
 

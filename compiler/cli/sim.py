@@ -45,8 +45,8 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
     is_flag=False,
     flag_value="auto",
     type=click.Choice(("auto", "nccl", "rccl")),
-    help="Beside the library of the cluster's devices (auto), or one of them, as it would choose, "
-    "and NCCL's rings and trees, MSCCL, and others.",
+    help="Beside the library of the cluster's devices (auto), or one of them, as it is by default "
+    "and with registered buffers, and NCCL's rings and trees, MSCCL, and others.",
 )
 @click.option(
     "--baseline",
@@ -64,6 +64,12 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
     "library_algorithm",
     type=click.Choice(ALGORITHMS, case_sensitive=False),
     help="Of --baseline, as NCCL_ALGO; --protocol as NCCL_PROTO, --channels for every size.",
+)
+@click.option(
+    "--registered",
+    is_flag=True,
+    help="Of --baseline nccl: buffers are registered as windows, which NCCL has symmetric kernels "
+    "for.",
 )
 @call_options
 @compile_options
@@ -88,7 +94,9 @@ def sim(
         _baseline(algorithm, minbytes, maxbytes, stepfactor, as_json, options)
         return
     refuse(
-        given("collective", "library_algorithm"), "there is no --baseline", "add --baseline nccl"
+        given("collective", "library_algorithm", "registered"),
+        "there is no --baseline",
+        "add --baseline nccl",
     )
     if algorithm is None:
         raise fail("E467", "there is nothing to predict", help="give an ALGO, or --baseline nccl")
@@ -141,6 +149,9 @@ def _baseline(
     own = {"protocol", "channels", "cluster", "launch"}
     unused = {*CALL, *(f.name for f in selectable()), "reschedule", "print_after", "vs"} - own
     refuse(given(*unused), "a library is predicted", "leave it out")
+    if options["registered"]:
+        forced_by = given("library_algorithm", "protocol", "channels")
+        refuse(forced_by, "NCCL chooses a symmetric kernel itself", "leave it out")
     if algorithm is not None:
         raise fail("E467", "ALGO and --baseline are both given", help="give one of them")
     if not options["collective"] or options["cluster"] is None:
@@ -168,6 +179,7 @@ def _baseline(
             Sizes(minbytes, maxbytes, stepfactor),
             forced,
             options["launch"],
+            registered=options["registered"],
         )
     if as_json:
         report.as_json(predicted.facts())

@@ -16,7 +16,12 @@ from hccc.pictures.canvas import NORMAL, SMALL, Picture, Sheet, settings
 from hccc.pictures.legend import LegendEntry, draw_legend
 
 LABELS = 7  # sizes that are written below an axis at most
-_LINES = ((palette.COPY, "-"), (palette.REDUCE, "-"), (palette.FAINT, "--"))
+_LINES = (
+    (palette.COPY, "-"),
+    (palette.REDUCE, "-"),
+    (palette.CARRIED, "-"),
+    (palette.FAINT, "--"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Curve:
 
 @settings()
 def bandwidth(curves: Sequence[Curve], factor: float, name: str) -> Picture:
-    """Draws busbw and time of at most three curves, the last one dashed, side by side.
+    """Draws busbw and time of at most four curves, the last one dashed, side by side.
 
     factor: busbw over algbw.
     """

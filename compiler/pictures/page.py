@@ -301,17 +301,15 @@ class Subject:
                 runs.append(run)
         bounds = least_times(cluster, c, sizes)
         beside = beside_of(self.compiled.plan, cluster, sizes, None)
-        library = {row.size: row.time for row in beside.rows if row}
-        name = next((row.library.value.upper() for row in beside.rows if row), "")
-        curves = [Curve("hccc", {run.size: run.time for run in runs})]
-        curves += [Curve(name, library)] if library else []
-        curves += [Curve("lower bound", bounds)]
+        libraries = [[row for row in rows if row] for rows in (beside.rows, beside.registered)]
+        others = [Curve(x[0].name, {row.size: row.time for row in x}) for x in libraries if x]
+        others.append(Curve("lower bound", bounds))
+        curves = [Curve("hccc", {run.size: run.time for run in runs}), *others]
         note = f"Left out, as it takes long: {', '.join(left_out)}. " if left_out else ""
         note += " ".join(f"No curve of {who}: {why}." for who, why in beside.missing.items())
-        head = ("size", "time", *([name] if library else []), "lower bound", "algbw GB/s")
+        head = ("size", "time", *(curve.name for curve in others), "algbw GB/s")
         head += "busbw GB/s", "micro-batches", "links used", "blocks busy"
-        others = [library, bounds] if library else [bounds]
-        cells = [_row(run, [each[run.size] for each in others]) for run in runs]
+        cells = [_row(run, [curve.times.get(run.size) for curve in others]) for run in runs]
         tables = [PageTable("Over sizes", head, cells, note.strip()), *_use(self.run())]
         chart = bandwidth(curves, c.bus_factor(), self.compiled.plan.name)
         return [chart], tables
@@ -359,10 +357,10 @@ def _headline(explained: Explanation) -> list[HeadlineFigure]:
             use = words.percent(busiest.active / run.time)
             much += f"; the busiest link, {busiest.name}, is in use {use} % of the time"
         found.append(HeadlineFigure("Limited by", parts[0].name, f"{much}."))
-    if (other := explained.library) is not None and run.time:
-        times = f"{words.number(other.time / run.time)} times this, by {other.choice}"
-        name = other.library.value.upper()
-        found.append(HeadlineFigure(name, words.time(other.time), f"{times}; predicted"))
+    for other in (explained.library, explained.registered):
+        if other is not None and run.time:
+            times = f"{words.number(other.time / run.time)} times this, by {other.choice}"
+            found.append(HeadlineFigure(other.name, words.time(other.time), f"{times}; predicted"))
     return found
 
 
@@ -406,10 +404,10 @@ def _plans(catalogue: Catalogue) -> list[PageTable]:
     return [PageTable("Plans by size", head, cells, note)]
 
 
-def _row(run: Run, others: Sequence[float]) -> tuple[str, ...]:
+def _row(run: Run, others: Sequence[float | None]) -> tuple[str, ...]:
     return (
         words.size(run.size),
-        *(words.time(us) for us in (run.time, *others)),
+        *("–" if us is None else words.time(us) for us in (run.time, *others)),
         words.number(run.algbw),
         words.number(run.busbw),
         f"{run.batches:,}",

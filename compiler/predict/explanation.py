@@ -69,7 +69,7 @@ def explain(
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
     guessed = estimates(machine, launch=request.costs.launch is None)
-    beside = beside_of(compiled.plan, topology, [request.size], request.costs.launch).rows
+    beside = beside_of(compiled.plan, topology, [request.size], request.costs.launch)
     return Explanation(
         compiled.plan,
         topology.name,
@@ -82,7 +82,8 @@ def explain(
         advice(compiled, topology, run),
         made.tuned if made else None,
         tuple(compiled.plan_names()),
-        beside[0] if beside else None,
+        beside.rows[0] if beside.rows else None,
+        beside.registered[0] if beside.registered else None,
     )
 
 
@@ -92,7 +93,8 @@ class Explanation:
 
     changes: None if there are too many instances to try any; estimates: figures that are estimated,
     not measured, and that the time depends on, in words; tuned: the alternatives compared for all
-    sizes; plans: the names of the plans chosen; library: what NCCL or RCCL would take.
+    sizes; plans: the names of the plans chosen; library: what NCCL or RCCL would take as it is by
+    default; registered: what NCCL would take with registered buffers.
     """
 
     plan: Plan
@@ -107,6 +109,7 @@ class Explanation:
     tuned: Tuned | None = None
     plans: tuple[str, ...] = ()
     library: LibraryRow | None = None
+    registered: LibraryRow | None = None
 
     def __repr__(self) -> str:
         run = self.gap.run
@@ -149,6 +152,7 @@ class Explanation:
                 },
             },
             "library": None if self.library is None else asdict(self.library),
+            "registered": None if self.registered is None else asdict(self.registered),
             "bottleneck": asdict(self.gap.bottleneck) if self.gap.bottleneck else None,
             "parts": self.gap.parts,
             "critical_path": {"steps": self.steps, **self.path},
@@ -190,20 +194,23 @@ class Explanation:
 
     def _library(self) -> Iterator[str]:
         """Yields the time of NCCL or RCCL, and a remedy where flags in the data make it less."""
-        other, run = self.library, self.gap.run
-        if other is None or not run.time:
-            return
-        name, times = other.library.value.upper(), other.time / run.time
-        yield f"  {name:<11}  {us(other.time)} µs, {times:.2f} times this, by {other.choice}"
-        if times < 1 and other.protocol.upper().startswith("LL"):
+        time = self.gap.run.time
+        found = [other for other in (self.library, self.registered) if other and time]
+        for other in found:
+            name = "registered" if other.registered else other.name
+            by = "NCCL with registered buffers, " if other.registered else ""
+            times = f"{other.time / time:.2f} times this"
+            yield f"  {name:<11}  {us(other.time)} µs, {times}, by {by}{other.choice}"
+        flagged = [o for o in found if o.time < time and "LL" in o.protocol.upper()]
+        if flagged:
             op = self.plan.collective.op.value.lower()
             yield (
-                f"               {other.protocol} has flags in the data, so a step has less "
+                f"               {flagged[0].protocol} has flags in the data, so a step has less "
                 "latency; hccc's kernels have none of it."
             )
             yield (
                 "               Fewer steps help: "
-                f"`hccc synth CLUSTER --collective {op} -b {run.size}` looks for some"
+                f"`hccc synth CLUSTER --collective {op} -b {self.gap.run.size}` looks for some"
             )
 
     def _weighed(self, tuned: Tuned) -> Iterator[str]:

@@ -114,16 +114,16 @@ _VERSUS_HEAD = (
 
 
 def versus(
-    rows: Sequence[Sequence[Figures]], library: Sequence[LibraryRow | None]
+    rows: Sequence[Sequence[Figures]], library: Sequence[Sequence[LibraryRow]]
 ) -> Iterator[str]:
     """Yields a line for each size and runtime: time, bandwidth, and the time as a multiple of
     hccc's.
 
-    The line of a library is second, with its choice.
+    The lines of a library are second, with its choice.
     """
     for head in _VERSUS_HEAD:
         yield ("#" + _VERSUS.format(*head)[1:]).rstrip()
-    for row, chosen in zip(rows, library, strict=True):
+    for row, beside in zip(rows, library, strict=True):
         for f in row:
             cells = (
                 f.name,
@@ -137,14 +137,14 @@ def versus(
             times = f.time / row[0].time if row[0].time else 1.0
             size = f.size if f is row[0] else ""
             yield _VERSUS.format(size, *cells, *shares, *idle, f"{times:.2f}×")
-            if f is row[0] and chosen is not None:
-                yield _of_library(chosen, f.time)
+            if f is row[0]:
+                yield from (_of_library(chosen, f.time) for chosen in beside)
 
 
 def _of_library(row: LibraryRow, ours: float) -> str:
     cells = (_us(row.time), f"{row.algbw:.2f}", f"{row.busbw:.2f}")
     times = row.time / ours if ours else 1.0
-    line = _VERSUS.format("", row.library.upper(), *cells, "", "", "", "", "", f"{times:.2f}×")
+    line = _VERSUS.format("", row.name, *cells, "", "", "", "", "", f"{times:.2f}×")
     return f"{line}  {row.choice}"
 
 

@@ -23,7 +23,13 @@ from hccc.ir.topology import Topology
 from hccc.predict import baselines
 from hccc.predict.advice import advice
 from hccc.predict.figures import Figures, critical_lines, figures_of, plans, table, versus
-from hccc.predict.nccl.rows import LibraryRow, VendorLibrary, library_of, machine_for
+from hccc.predict.nccl.rows import (
+    LibraryRow,
+    VendorLibrary,
+    library_of,
+    machine_for,
+    registered_rows,
+)
 from hccc.predict.nccl.rows import rows as rows_of
 from hccc.predict.trials import Trial, evaluate
 from hccc.shipped import find as shipped
@@ -147,7 +153,12 @@ class Sizes:
         return sizes
 
 
-AS_IT_IS = "as it would choose, by a model that is held to published measurements"
+AS_IT_IS = "as it is by default, by a model that is held to published measurements"
+WINDOWS = "NCCL windows"
+REGISTERED = (
+    "NCCL with registered buffers (symmetric kernels; AllReduce and ReduceScatter sum floats), by "
+    "its own model"
+)
 UNKNOWN = "the cluster does not say what its devices are, as `define device = H100` does"
 NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
@@ -238,14 +249,17 @@ def simulate_sizes(
         estimates(entries[0].machine, launch=call.launch is None),
         advice(compiled, topology, last) if last else (),
         beside.rows or (None,) * len(each),
+        beside.registered or (None,) * len(each),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A library's row for each size, its description, and the reason if there is none."""
+    """A library's row for each size, as it is by default and with registered buffers, their
+    descriptions, and the reasons if there are none."""
 
     rows: tuple[LibraryRow | None, ...] = ()
+    registered: tuple[LibraryRow | None, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -270,18 +284,21 @@ def beside_of(
     try:
         machine = machine_for(library, topology)
         more = _launch(topology, launch) - max(device.launch for device in topology.devices)
-        made = rows_of(
-            replace(machine, floor=0.0),
-            plan.collective.op,
-            [s or 1 for s in sizes],
-            more=max(0.0, more),
-        )
+        calls = replace(machine, floor=0.0), plan.collective.op, [s or 1 for s in sizes]
+        made = rows_of(*calls, more=max(0.0, more))
+        windows, why = registered_rows(*calls, more=max(0.0, more))
     except UserError as error:
         if asked:
             raise
         return Beside(missing={library.upper(): error.problem.message})
+    notes, missing = {library.upper(): AS_IT_IS}, dict[str, str]()
+    if any(windows):
+        notes[WINDOWS] = REGISTERED
+    if why is not None and library is VendorLibrary.NCCL:
+        missing[WINDOWS] = why
     found = tuple(r if size else None for r, size in zip(made, sizes, strict=True))
-    return Beside(found, {library.upper(): AS_IT_IS})
+    windows = tuple(r if size else None for r, size in zip(windows, sizes, strict=True))
+    return Beside(found, windows, notes, missing)
 
 
 def _launch(topology: Topology, launch: float | None) -> float:
@@ -354,7 +371,7 @@ _RECORDED = (
     *("name", "size", "time", "algbw", "busbw", "micro_batch", "micro_batches"),
     *("utilisation", "plan"),
 )
-_CHOSEN = ("size", "time", "algbw", "busbw", "algorithm", "protocol", "channels")
+_CHOSEN = ("name", "size", "time", "algbw", "busbw", "algorithm", "protocol", "channels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +381,8 @@ class Simulation:
     rows: for each size the Figures of hccc, then (vs) of the baselines; notes: describe each;
     missing: why some could not be simulated; critical_path: of the largest size, in words; loaded:
     whether the plan was compiled before; estimates: figures that are estimated, not measured, and
-    that times depend on, in words; library: the prediction for NCCL or RCCL at each size.
+    that times depend on, in words; library: the prediction for NCCL or RCCL at each size, as it is
+    by default; registered: for NCCL with registered buffers, None where it has no kernel for them.
     """
 
     title: str
@@ -381,6 +399,7 @@ class Simulation:
     estimates: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
     library: tuple[LibraryRow | None, ...] = ()
+    registered: tuple[LibraryRow | None, ...] = ()
 
     def __repr__(self) -> str:
         sizes = f"{len(self.rows)} size{'s' * (len(self.rows) != 1)}"
@@ -398,17 +417,20 @@ class Simulation:
 
     def records(self) -> list[dict[str, object]]:
         """Returns what the text has in rows: for each size hccc, then (vs) the library's choice,
-        its rings and trees and the other baselines. name, size (bytes), time (µs), algbw and busbw
-        (GB/s), micro_batch (bytes), micro_batches, utilisation (0 to 1), plan; of the library's
-        choice algorithm, protocol and channels instead of the last four."""
+        by default and with registered buffers, its rings and trees and the other baselines. name,
+        size (bytes), time (µs), algbw and busbw (GB/s), micro_batch (bytes), micro_batches,
+        utilisation (0 to 1), plan; of the library's choice algorithm, protocol and channels instead
+        of the last four."""
         made = list[dict[str, object]]()
         for k, row in enumerate(self.rows):
             found = [{key: getattr(one, key) for key in _RECORDED} for one in row]
-            if chosen := self.library[k] if self.library else None:
-                name = {"name": chosen.library.value.upper()}
-                found[1:1] = [{**name, **{key: getattr(chosen, key) for key in _CHOSEN}}]
+            found[1:1] = [{key: getattr(one, key) for key in _CHOSEN} for one in self.beside(k)]
             made += found
         return made
+
+    def beside(self, k: int) -> list[LibraryRow]:
+        """Returns the library's rows at the k-th size: by default, then with registered buffers."""
+        return [one for row in (self.library, self.registered) if row and (one := row[k])]
 
     def to_frame(self) -> Any:
         """Returns `records` as a DataFrame of pandas. Raises UserError E477 where there is none."""
@@ -422,8 +444,8 @@ class Simulation:
     def facts(self) -> Facts:
         """Returns all figures, for JSON."""
         rows = [[asdict(figures) for figures in row] for row in self.rows]
-        for row, chosen in zip(rows, self.library, strict=True):
-            row[1:1] = [{"name": chosen.library.upper(), **asdict(chosen)}] if chosen else []
+        for k, row in enumerate(rows):
+            row[1:1] = [{"name": one.name, **asdict(one)} for one in self.beside(k)]
         return {
             **plan_facts(self.plan),
             **provenance_facts(self.plan.provenance),
@@ -448,7 +470,8 @@ class Simulation:
         if self.estimates:
             yield f"# estimates: {'; '.join(self.estimates)}"
         yield "#"
-        yield from versus(self.rows, self.library) if self.vs else table(self.rows)
+        beside = [self.beside(k) for k in range(len(self.rows))]
+        yield from versus(self.rows, beside) if self.vs else table(self.rows)
         yield "#"
         yield from plans(self.results)
         if self.vs:

@@ -265,10 +265,13 @@ def test_it_says_what_nccl_would_take_and_why_it_is_faster(hccc: Hccc) -> None:
     assert code == 0 and "times this, by Ring LL" in out
     assert "`hccc synth CLUSTER --collective allreduce -b 65536`" in out
     code, out, _ = hccc(*argv, "-b", "256M", "--json")
-    library = json.loads(out)["library"]
+    told = json.loads(out)
+    library, registered = told["library"], told["registered"]
     assert code == 0 and library["library"] == "nccl" and library["protocol"] == "Simple"
+    assert not library["registered"] and registered["algorithm"] == "Symmetric"
     code, out, _ = hccc(*argv, "-b", "256M")
     assert "  NCCL " in out and "hccc synth" not in out
+    assert "  registered   " in out and "by NCCL with registered buffers, Symmetric RSx" in out
 
 
 def test_a_cluster_is_needed_and_of_the_right_size(hccc: Hccc) -> None:

@@ -69,8 +69,9 @@ def test_rivals_leave_hcccs_row_as_it_is(hccc: Hccc) -> None:
     rivals = {r["name"]: r for r in row.pop("vs")}
     assert row == alone["results"][0]
     others = ["NCCL ring", "NCCL tree", "MSCCL", "stage-level", "round-robin"]
-    assert list(rivals) == ["NCCL", *others]
-    assert beside["missing"] == {} and list(beside["notes"]) == ["hccc", *others, "NCCL"]
+    library = ["NCCL", "NCCL windows"]
+    assert list(rivals) == [*library, *others]
+    assert beside["missing"] == {} and list(beside["notes"]) == ["hccc", *others, *library]
     assert rivals["NCCL"]["algorithm"] in ("Ring", "Tree", "NVLS", "NVLSTree")
     text = hccc("sim", *argv, "--vs")[1]
     assert f"{rivals['MSCCL']['time'] / row['time']:.2f}×" in text

@@ -42,6 +42,20 @@ def test_choices_can_be_forced(hccc: Hccc) -> None:
     assert (row["algorithm"], row["protocol"], row["channels"]) == ("Tree", "LL128", 4)
 
 
+def test_registered_buffers(hccc: Hccc) -> None:
+    argv = (*NCCL, "--collective", "all_reduce", "--registered", "-b", "8", "-e", "1G", "-f", "512")
+    code, out, err = hccc("sim", *argv)
+    assert (code, err) == (0, "")
+    assert out.startswith("# NCCL with registered buffers, Allreduce over 8 ranks")
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    found = results(hccc, *argv)
+    assert [row[5] for row in rows] == [r["protocol"] for r in found]
+    assert found[0]["protocol"] == "AGxLLMC_R" and found[-1]["protocol"] == "RSxLDMC_AGxSTMC"
+    assert all(r["algorithm"] == "Symmetric" and r["registered"] for r in found)
+    code, out, _ = hccc("sim", *NCCL, "--collective", "all_reduce", "-b", "1M", "-e", "1M")
+    assert code == 0 and out.startswith("# NCCL as it is by default, Allreduce")
+
+
 def test_rccl_runs_on_amd_and_nccl_does_not(hccc: Hccc) -> None:
     argv = ("--collective", "allgather", "--cluster", MI300X, "-b", "1G", "-e", "1G")
     (row,) = results(hccc, "--baseline", "rccl", *argv)
@@ -61,6 +75,10 @@ def test_rccl_runs_on_amd_and_nccl_does_not(hccc: Hccc) -> None:
         ((*NCCL, "--collective", "allgather", "--algorithm", "Tree"), "E464"),
         ((*NCCL, "--collective", "reduce", "--window", "2"), "E416"),
         ((*NCCL, "--collective", "reduce", "-b", "0"), "E415"),
+        ((*NCCL, "--collective", "allgather", "--registered", "-b", "0"), "E415"),
+        ((*NCCL, "--collective", "reduce", "--registered"), "E464"),
+        ((*NCCL, "--collective", "allgather", "--registered", "--protocol", "ll"), "E416"),
+        ((CLUSTERS.parent / "ring_allreduce.rccl", "--registered"), "E416"),
         (("--collective", "reduce"), "E416"),
         ((), "E467"),
     ],

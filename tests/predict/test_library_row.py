@@ -38,6 +38,24 @@ def test_the_library_of_the_devices_has_a_row_of_each_size() -> None:
     assert row.choice in found.text() and "NCCL" in found.notes
 
 
+def test_registered_buffers_have_a_row_of_their_own_where_nccl_has_kernels_for_them() -> None:
+    topology = parse_cluster(Source("two", "define device = H100\ndefine node1 = 2"))
+    compiled = driver.compile_text(Source("pair.rccl", PAIR), OPTIONS, topology)
+    found = simulate_sizes(compiled, topology, [0, 8, 1 << 20], Call(), OPTIONS)
+    nothing, small, large = found.registered
+    assert nothing is None and small is not None and large is not None
+    assert (small.protocol, large.protocol) == ("LL", "ST")
+    told = json.loads(json.dumps(found.facts()))["results"][2]["vs"]
+    assert [other["name"] for other in told[:3]] == ["NCCL", "NCCL windows", "NCCL ring"]
+    assert [other.get("registered") for other in told[:3]] == [False, True, None]
+    assert [row["name"] for row in found.records()][:2] == ["hccc", "NCCL ring"]  # of 0 bytes
+    text = found.text()
+    assert "# NCCL: as it is by default" in text and large.choice in text
+    assert "# NCCL windows: NCCL with registered buffers (symmetric kernels" in text
+    cards = beside("H100")  # over PCIe
+    assert cards.registered == (None, None) and "NVLink" in cards.missing["NCCL windows"]
+
+
 def test_a_launch_is_the_same_for_both() -> None:
     usual, late = beside("H100"), beside("H100", call=Call(launch=42.5))
     assert late.results[1].time - usual.results[1].time == pytest.approx(40)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
+from hccc.base.diagnostics import fail
 from hccc.driver.facts import Facts
 from hccc.ir.collective import OpType
 from hccc.ir.device import Device
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import P2P_OPS, Forced
 from hccc.predict.nccl.machine import Generation, NcclMachine, NcclNetwork, is_known
-from hccc.predict.nccl.rows import LibraryRow, VendorLibrary, machine_for, rows
+from hccc.predict.nccl.rows import LibraryRow, VendorLibrary, machine_for, registered_rows, rows
 from hccc.predict.simulation import Sizes
 from hccc.sim.estimates import NAMES
 
@@ -37,6 +38,7 @@ class Calls:
             "ranks": self.machine.ranks,
             "nodes": self.machine.nodes,
             "generation": str(self.machine.generation),
+            "registered": self.rows[0].registered,
             "cluster": self.cluster,
             "estimates": self.estimates,
             "results": [asdict(row) for row in self.rows],
@@ -49,23 +51,26 @@ class Calls:
     def _lines(self) -> Iterator[str]:
         m, s = self.machine, self.sizes
         what = f"{self.op.value} over {m.ranks} ranks"
-        yield f"# {self.library.upper()} {what}, predicted on {self.cluster} ({m.generation})"
+        how = "with registered buffers" if self.rows[0].registered else "as it is by default"
+        named = f"# {self.library.upper()} {how}, {what}"
+        yield f"{named}, predicted on {self.cluster} ({m.generation})"
         yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"
         if self.estimates:
             yield f"# estimates: {'; '.join(self.estimates)}"
         yield "#"
+        line = _LINE.replace("WIDTH", str(max(8, *(len(row.protocol) for row in self.rows))))
         for head in _HEAD:
-            yield ("#" + _LINE.format(*head)[1:]).rstrip()
+            yield ("#" + line.format(*head)[1:]).rstrip()
         for r in self.rows:
             speeds = (f"{r.time:.2f}", f"{r.algbw:.2f}", f"{r.busbw:.2f}")
-            yield _LINE.format(r.size, *speeds, r.algorithm, r.protocol, r.channels)
+            yield line.format(r.size, *speeds, r.algorithm, r.protocol, r.channels)
 
 
 _HEAD = (
     ("size", "time", "algbw", "busbw", "algorithm", "protocol", "channels"),
     ("(B)", "(us)", "(GB/s)", "(GB/s)", "", "", ""),
 )
-_LINE = "{:>13}  {:>11}  {:>7}  {:>7}  {:>9}  {:>8}  {:>8}"
+_LINE = "{:>13}  {:>11}  {:>7}  {:>7}  {:>9}  {:>WIDTH}  {:>8}"
 
 
 def calls(
@@ -75,19 +80,28 @@ def calls(
     sizes: Sizes,
     forced: Forced,
     launch: float | None = None,
+    *,
+    registered: bool = False,
 ) -> Calls:
     """Predicts the calls of `library` on the cluster.
 
-    launch: µs that the program needs for a call, the least time of a call; None: the cluster's.
+    launch: µs that the program needs for a call, the least time of a call; None: the cluster's;
+    registered: whether the buffers are registered as windows, and NCCL takes symmetric kernels.
 
     Raises:
-        UserError: E463 for a cluster that the model is not for, E464 for an algorithm that is not
-        there, E466 for a library of another vendor's devices.
+        UserError: E463 for a cluster that the model is not for, E464 for an algorithm or symmetric
+        kernels that are not there, E466 for a library of another vendor's devices.
     """
     machine = machine_for(library, topology)
     if launch is not None:
         machine = replace(machine, floor=launch)
-    found = rows(machine, op, sizes.all(), forced)
+    if registered:
+        windows, why = registered_rows(machine, op, sizes.all())
+        if why is not None:
+            raise fail("E464", why, help="leave out --registered")
+        found = tuple(row for row in windows if row is not None)
+    else:
+        found = rows(machine, op, sizes.all(), forced)
     guessed = estimates(topology, machine, op, launch=launch is None and _binds(machine, found))
     return Calls(library, op, machine, topology.name, sizes, found, guessed)
 

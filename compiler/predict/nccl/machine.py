@@ -79,7 +79,8 @@ class NcclMachine:
     (otherwise PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that the
     program needs to launch a call, which overlaps the call (one process for many GPUs launches one
     after another: some 4.3 µs a GPU); total: GPUs, if nodes are of several sizes; grace: whether
-    the GPUs hang off a Grace CPU.
+    the GPUs hang off a Grace CPU; direct: whether links lead from each GPU of the node to all
+    others, not by way of a GPU.
     """
 
     generation: Generation
@@ -95,6 +96,7 @@ class NcclMachine:
     floor: float = 0.0
     total: int = 0
     grace: bool = False
+    direct: bool = True
 
     @property
     def ranks(self) -> int:
@@ -192,6 +194,7 @@ def of(topology: Topology, *, rccl: bool = False) -> NcclMachine:
         floor=float(topology.launch[:, 0].max()),
         total=len(topology),
         grace=any(known in d.name.upper() for d in topology.devices for known in GRACE),
+        direct=not link.mesh or (len(sizes) == 1 and _direct(topology)),
     )
 
 
@@ -322,6 +325,17 @@ def _joined_by_pairs(t: Topology) -> bool:
         if (part == before).all():
             break
     return len(np.unique(part)) == t.n_nodes
+
+
+def _direct(t: Topology) -> bool:
+    """Tells whether every two GPUs of the only node have links of their own."""
+    n = np.int64(len(t))
+    pairs = [t.link_src * n + t.link_dst]
+    for mesh in range(int(t.mesh.max(initial=-1)) + 1):
+        ranks = np.flatnonzero(t.mesh == mesh)
+        pairs.append((ranks[:, None] * n + ranks).ravel())
+    joined = np.unique(np.concatenate(pairs))
+    return bool((joined // n != joined % n).sum() == n * (n - 1))
 
 
 def _of_pairs(t: Topology) -> NDArray[np.float64]:

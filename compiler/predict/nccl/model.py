@@ -1,4 +1,4 @@
-"""model: predicts the time of a collective in NCCL or RCCL, and the algorithm."""
+"""model: predicts the time of a collective in NCCL or RCCL, and the algorithm or kernel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table, calibration
 from hccc.predict.nccl.choose import Forced, choose
 from hccc.predict.nccl.machine import NcclMachine
+from hccc.predict.nccl.symmetric import refusal, symmetric
 from hccc.predict.nccl.time import F8, took
-from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol
+from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol, SymmetricKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Prediction:
     size: int
     time_us: float
     algorithm: NcclAlgorithm
-    protocol: Protocol
+    protocol: Protocol | SymmetricKernel
     channels: int
 
 
@@ -44,6 +45,25 @@ def predict(
     return [
         Prediction(size, float(t), choice.options[k][0], choice.options[k][1], int(channels))
         for size, t, k, channels in zip(sizes, time, choice.option, choice.channels, strict=True)
+    ]
+
+
+def predict_registered(
+    machine: NcclMachine, op: OpType, sizes: Sequence[int], table: Table | None = None
+) -> list[Prediction | None]:
+    """Returns a Prediction for each size of a call whose buffers are registered as windows; None
+    where `refusal` says that it has no symmetric kernel."""
+    has = [refusal(machine, op, size) is None for size in sizes]
+    if not any(has):
+        return [None] * len(sizes)
+    wanted = np.array(sizes, np.float64)
+    found = symmetric(machine, op, wanted, table or calibration())
+    made = zip(sizes, has, found.time, found.kernel, found.blocks, strict=True)
+    return [
+        Prediction(size, float(t), NcclAlgorithm.SYMMETRIC, found.kernels[k], int(blocks))
+        if there
+        else None
+        for size, there, t, k, blocks in made
     ]
 
 

@@ -11,7 +11,9 @@ from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import Forced
 from hccc.predict.nccl.machine import NcclMachine, is_known, of
-from hccc.predict.nccl.model import Prediction, predict
+from hccc.predict.nccl.model import Prediction, predict, predict_registered
+from hccc.predict.nccl.symmetric import refusal
+from hccc.predict.nccl.tuning import NcclAlgorithm
 
 
 class VendorLibrary(StrEnum):
@@ -24,7 +26,8 @@ class VendorLibrary(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LibraryRow:
     """One size: time in µs, algbw and busbw in GB/s (nccl-tests' definitions), and the library's
-    choice."""
+    choice. registered: whether buffers are registered as windows, for symmetric kernels: algorithm
+    is then Symmetric, protocol the kernel."""
 
     size: int
     time: float
@@ -34,6 +37,12 @@ class LibraryRow:
     protocol: str
     channels: int
     library: VendorLibrary
+    registered: bool = False
+
+    @property
+    def name(self) -> str:
+        """The library's name, and whether its buffers are registered as windows."""
+        return f"{self.library.upper()}{' windows' if self.registered else ''}"
 
     @property
     def choice(self) -> str:
@@ -79,16 +88,34 @@ def rows(
     Raises:
         UserError: E415 for 0 bytes, E464 for an algorithm that is not there.
     """
+    _check(sizes)
+    return tuple(_row(machine, op, p, more) for p in predict(machine, op, sizes, forced))
+
+
+def registered_rows(
+    machine: NcclMachine, op: OpType, sizes: Sequence[int], more: float = 0.0
+) -> tuple[tuple[LibraryRow | None, ...], str | None]:
+    """Predicts a call of each size whose buffers are registered as windows; returns None for a
+    call that has no symmetric kernel, and why.
+
+    Raises:
+        UserError: E415 for 0 bytes.
+    """
+    _check(sizes)
+    found = predict_registered(machine, op, sizes)
+    why = next((said for size in sizes if (said := refusal(machine, op, size))), None)
+    return tuple(p and _row(machine, op, p, more) for p in found), why
+
+
+def _check(sizes: Sequence[int]) -> None:
     if min(sizes) < 1:
         raise fail("E415", "a call of 0 bytes takes a library no time", help="a larger -b")
-    factor = Collective(op, machine.ranks, block_count(op, machine.ranks)).bus_factor()
-    library = VendorLibrary.RCCL if machine.generation.amd else VendorLibrary.NCCL
-    return tuple(
-        _row(p, p.time_us + more, factor, library) for p in predict(machine, op, sizes, forced)
-    )
 
 
-def _row(p: Prediction, time: float, factor: float, library: VendorLibrary) -> LibraryRow:
+def _row(machine: NcclMachine, op: OpType, p: Prediction, more: float) -> LibraryRow:
+    time = p.time_us + more
     algbw = p.size / time / 1000
-    chosen = p.algorithm, p.protocol, p.channels
-    return LibraryRow(p.size, time, algbw, algbw * factor, *chosen, library)
+    busbw = algbw * Collective(op, machine.ranks, block_count(op, machine.ranks)).bus_factor()
+    library = VendorLibrary.RCCL if machine.generation.amd else VendorLibrary.NCCL
+    chosen = p.algorithm, p.protocol, p.channels, library, p.algorithm is NcclAlgorithm.SYMMETRIC
+    return LibraryRow(p.size, time, algbw, busbw, *chosen)

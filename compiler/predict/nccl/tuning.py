@@ -1,7 +1,8 @@
 """tuning: the constants of NCCL's model, as in its source; its tables are in `nccl.toml`.
 
 Source: NVIDIA/nccl 2.30.7 (5067397): src/graph/tuning.cc, src/graph/topo.h, src/graph/search.cc,
-src/include/device.h, src/init.cc, src/transport/nvls.cc, src/enqueue.cc. µs, GB/s, bytes.
+src/include/device.h, src/init.cc, src/transport/nvls.cc, src/enqueue.cc, src/sym_kernels.cc. µs,
+GB/s, bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Triple = tuple[float, float, float]  # by LL, LL128, Simple; or for one node, tw
 
 
 class NcclAlgorithm(StrEnum):
-    """The values of NCCL_ALGO; P2P: sends and receives, which have no algorithm."""
+    """The values of NCCL_ALGO; P2P: sends and receives, which have no algorithm; Symmetric: kernels
+    for registered buffers, which NCCL_ALGO does not choose."""
 
     TREE = "Tree"
     RING = "Ring"
@@ -28,6 +30,7 @@ class NcclAlgorithm(StrEnum):
     NVLS_TREE = "NVLSTree"
     PAT = "PAT"
     P2P = "P2P"
+    SYMMETRIC = "Symmetric"
 
 
 class Protocol(StrEnum):
@@ -36,6 +39,32 @@ class Protocol(StrEnum):
     LL = "LL"
     LL128 = "LL128"
     SIMPLE = "Simple"
+
+
+class SymmetricKernel(StrEnum):
+    """NCCL's symmetric kernels, by NCCL's names without the collective. LL: flags in the data; LD,
+    ST: loads and stores of peers' memory; MC: by multicast of NVLink's switches (NVLS)."""
+
+    AG_LL_R = "AGxLL_R"
+    AG_LLMC_R = "AGxLLMC_R"
+    RS_LD_AG_ST = "RSxLD_AGxST"
+    RS_LDMC_AG_STMC = "RSxLDMC_AGxSTMC"
+    LL = "LL"
+    LLMC = "LLMC"
+    ST = "ST"
+    STMC = "STMC"
+    LD = "LD"
+    LDMC = "LDMC"
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the data carries flags."""
+        return "LL" in self.value
+
+    @property
+    def multicast(self) -> bool:
+        """Whether the switches multicast, and reduce."""
+        return "MC" in self.value
 
 
 PROTOCOLS = tuple(Protocol)
@@ -88,3 +117,12 @@ NVLS_CHUNK = 128 << 10
 P2P_CHUNK = (512 << 10, 128 << 10)  # NVLink; PCIe and networks
 P2P_LL = 16 << 10  # bytes a channel up to which sends take LL
 P2P_NET = 14  # GB/s of a NIC for each channel to a peer of another node
+SYMMETRIC: Mapping[str, Mapping[str, float]] = _TABLES["symmetric"]
+SYMMETRIC_BLOCKS = 64
+SYMMETRIC_CELL = 1024  # bytes: a call is counted in whole ones
+SYMMETRIC_MOST = 64 << 30  # bytes of all ranks, from which on there is no kernel
+LL_FACTOR = 9  # of a byte in LL: twice the bytes, and what flags cost
+MULTICAST = 0.55  # of a multicast byte for each rank that it reaches
+LLMC_GAIN = 1.1
+BLOCK_PENALTY = 0.025  # of more time, a thread block
+BLOCK_SLACK = 1.025  # of the time of most blocks, for which fewer are taken
