@@ -6,12 +6,13 @@
 All of it is simulated: the shipped algorithms on every shipped cluster of their size. *Best*: the
 fastest of all structures (the product of all axes, not one after the other) with all Settings, for
 each size by itself, so a library of as many plans as sizes; left out with --quick. *Default*: what
---tune off makes. NCCL and RCCL: as they choose, without in-switch reduction, which no program can
-have; where their model knows the devices. Times of the others over hccc's (more is better for
-hccc), and hccc's over the best and over the bound: geometric mean or median, and the worst of all
-sizes.
+--tune off makes. NCCL and RCCL: as they are by default, without in-switch reduction, which no
+program can have; where their model knows the devices. Times of the others over hccc's (more is
+better for hccc), and hccc's over the best and over the bound: geometric mean or median, and the
+worst of all sizes.
 
-Then, of a node, libraries of several algorithms beside NCCL, at every size.
+Then, of a node, libraries of several algorithms beside NCCL at every size: by default without and
+with in-switch reduction (NVLS), and with registered buffers, which has that, too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
 from hccc.predict.nccl import machine as library
-from hccc.predict.nccl.model import predict
+from hccc.predict.nccl.model import predict, predict_registered
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bounds.bound import limits
@@ -220,11 +221,13 @@ def libraries(sizes: tuple[int, ...]) -> Table:
         op = made.program.collective.op
         plain = predict(replace(machine, nvls=False), op, sizes)
         nvls = predict(machine, op, sizes)
-        for heading in (f"{name} {what}: hccc", "NCCL", "NVLS"):
+        buffers = predict_registered(machine, op, sizes)
+        for heading in (f"{name} {what}: hccc", "NCCL", "NVLS", "registered"):
             found.add_column(heading, justify="right")
         columns.append([f"{took(made, t, size):,.1f}" for size in sizes])
         columns.append([f"{one.time_us:,.1f}" for one in plain])
         columns.append([f"{one.time_us:,.1f}" if machine.nvls else "" for one in nvls])
+        columns.append([f"{one.time_us:,.1f}" if one else "" for one in buffers])
     for size, cell in zip(sizes, zip(*columns, strict=True), strict=True):
         found.add_row(f"{size:,}", *cell)
     return found

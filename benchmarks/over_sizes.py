@@ -1,8 +1,9 @@
 """Simulated time from 1 KB to 4 GB over the best of what others would run.
 
 Run by `python -m benchmarks.synthesis --over-sizes`. Rivals (`rivals.py`): NCCL or RCCL as
-predicted, without in-switch reduction; direct, two-shot and hierarchical algorithms; TACOS-like
-schedules. A figure is the time of the best of them over ours: below 1 ours is slower.
+predicted, without in-switch reduction, by default and with registered buffers; direct, two-shot and
+hierarchical algorithms; TACOS-like schedules. A figure is the time of the best of them over ours:
+below 1 ours is slower.
 """
 
 from __future__ import annotations

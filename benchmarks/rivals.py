@@ -21,7 +21,7 @@ from hccc.ir.topology import Level, Topology
 from hccc.network.summary import limits
 from hccc.predict.baselines import alternatives
 from hccc.predict.nccl import machine as library
-from hccc.predict.nccl.model import predict
+from hccc.predict.nccl.model import predict, predict_registered
 from hccc.predict.simulation import Call
 from hccc.sim.machine import prepare
 from hccc.synth.builtin import registry
@@ -51,18 +51,22 @@ def nccl_ring(made: Compiled, t: Topology, size: int) -> float | None:
     return None
 
 
-def nccl(t: Topology, op: OpType, sizes: list[int]) -> list[float | None]:
-    """Predicts NCCL or RCCL as it would choose, without in-switch reduction, at each size; µs.
+def nccl(t: Topology, op: OpType, size: int) -> Iterator[Rival]:
+    """Predicts NCCL or RCCL without in-switch reduction: as it is by default, and NCCL with
+    registered buffers where it has symmetric kernels for them.
 
-    Its model knows nothing of limits between nodes: there it is None.
+    Its model knows nothing of limits between nodes: there is none.
     """
     if limits(t):
-        return [None] * len(sizes)
+        return
     try:
         machine = replace(library.of(t), nvls=False)
-        return [one.time_us for one in predict(machine, op, sizes)]
+        usual, buffers = predict(machine, op, [size]), predict_registered(machine, op, [size])
     except UserError:
-        return [None] * len(sizes)
+        return
+    yield Rival("NCCL", usual[0].time_us)
+    if buffers[0] is not None:
+        yield Rival("NCCL registered", buffers[0].time_us)
 
 
 def programs(t: Topology, op: OpType, size: int) -> Iterator[tuple[str, Program]]:
@@ -90,9 +94,7 @@ def of(t: Topology, op: OpType, size: int) -> list[Rival]:
             found.append(Rival(name, compile_candidate(program, t, size)[1]))
         except UserError:
             continue
-    if (time := nccl(t, op, [size])[0]) is not None:
-        found.append(Rival("NCCL", time))
-    return sorted(found, key=lambda one: one.time)
+    return sorted([*found, *nccl(t, op, size)], key=lambda one: one.time)
 
 
 def ideal_ring(t: Topology, op: OpType) -> float:

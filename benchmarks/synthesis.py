@@ -9,8 +9,8 @@
 
 *Of the bound*: the least time that any schedule takes (`hccc bound`) over that of the program that
 was chosen, compiled and simulated for that size; 1 is the most there is. *NCCL over it*: NCCL or
-RCCL as it would choose, without in-switch reduction, where its model knows the devices. Seconds are
-of the whole synthesis, candidates and all.
+RCCL as it is by default, without in-switch reduction, where its model knows the devices. Seconds
+are of the whole synthesis, candidates and all.
 """
 
 from __future__ import annotations

@@ -68,8 +68,7 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
 @click.option(
     "--registered",
     is_flag=True,
-    help="Of --baseline nccl: buffers are registered as windows, which NCCL has symmetric kernels "
-    "for.",
+    help="Of --baseline nccl: buffers are registered, which NCCL has symmetric kernels for.",
 )
 @call_options
 @compile_options

@@ -94,7 +94,7 @@ def table(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
         yield _LINE.format(*cells, *shares, *idle)
 
 
-_VERSUS = "{:>13}  {:<12}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}"
+_VERSUS = "{:>13}  {:<15}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}"
 _VERSUS_HEAD = (
     (
         "size",

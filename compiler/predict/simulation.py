@@ -154,7 +154,7 @@ class Sizes:
 
 
 AS_IT_IS = "as it is by default, by a model that is held to published measurements"
-WINDOWS = "NCCL windows"
+REGISTERED_NAME = "NCCL registered"
 REGISTERED = (
     "NCCL with registered buffers (symmetric kernels; AllReduce and ReduceScatter sum floats), by "
     "its own model"
@@ -286,19 +286,19 @@ def beside_of(
         more = _launch(topology, launch) - max(device.launch for device in topology.devices)
         calls = replace(machine, floor=0.0), plan.collective.op, [s or 1 for s in sizes]
         made = rows_of(*calls, more=max(0.0, more))
-        windows, why = registered_rows(*calls, more=max(0.0, more))
+        buffers, why = registered_rows(*calls, more=max(0.0, more))
     except UserError as error:
         if asked:
             raise
         return Beside(missing={library.upper(): error.problem.message})
     notes, missing = {library.upper(): AS_IT_IS}, dict[str, str]()
-    if any(windows):
-        notes[WINDOWS] = REGISTERED
+    if any(buffers):
+        notes[REGISTERED_NAME] = REGISTERED
     if why is not None and library is VendorLibrary.NCCL:
-        missing[WINDOWS] = why
+        missing[REGISTERED_NAME] = why
     found = tuple(r if size else None for r, size in zip(made, sizes, strict=True))
-    windows = tuple(r if size else None for r, size in zip(windows, sizes, strict=True))
-    return Beside(found, windows, notes, missing)
+    buffers = tuple(r if size else None for r, size in zip(buffers, sizes, strict=True))
+    return Beside(found, buffers, notes, missing)
 
 
 def _launch(topology: Topology, launch: float | None) -> float:

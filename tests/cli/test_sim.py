@@ -69,7 +69,7 @@ def test_rivals_leave_hcccs_row_as_it_is(hccc: Hccc) -> None:
     rivals = {r["name"]: r for r in row.pop("vs")}
     assert row == alone["results"][0]
     others = ["NCCL ring", "NCCL tree", "MSCCL", "stage-level", "round-robin"]
-    library = ["NCCL", "NCCL windows"]
+    library = ["NCCL", "NCCL registered"]
     assert list(rivals) == [*library, *others]
     assert beside["missing"] == {} and list(beside["notes"]) == ["hccc", *others, *library]
     assert rivals["NCCL"]["algorithm"] in ("Ring", "Tree", "NVLS", "NVLSTree")

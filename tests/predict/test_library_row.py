@@ -46,14 +46,14 @@ def test_registered_buffers_have_a_row_of_their_own_where_nccl_has_kernels_for_t
     assert nothing is None and small is not None and large is not None
     assert (small.protocol, large.protocol) == ("LL", "ST")
     told = json.loads(json.dumps(found.facts()))["results"][2]["vs"]
-    assert [other["name"] for other in told[:3]] == ["NCCL", "NCCL windows", "NCCL ring"]
+    assert [other["name"] for other in told[:3]] == ["NCCL", "NCCL registered", "NCCL ring"]
     assert [other.get("registered") for other in told[:3]] == [False, True, None]
     assert [row["name"] for row in found.records()][:2] == ["hccc", "NCCL ring"]  # of 0 bytes
     text = found.text()
     assert "# NCCL: as it is by default" in text and large.choice in text
-    assert "# NCCL windows: NCCL with registered buffers (symmetric kernels" in text
+    assert "# NCCL registered: NCCL with registered buffers (symmetric kernels" in text
     cards = beside("H100")  # over PCIe
-    assert cards.registered == (None, None) and "NVLink" in cards.missing["NCCL windows"]
+    assert cards.registered == (None, None) and "NVLink" in cards.missing["NCCL registered"]
 
 
 def test_a_launch_is_the_same_for_both() -> None:

@@ -86,7 +86,7 @@ def calls(
     """Predicts the calls of `library` on the cluster.
 
     launch: µs that the program needs for a call, the least time of a call; None: the cluster's;
-    registered: whether the buffers are registered as windows, and NCCL takes symmetric kernels.
+    registered: whether the buffers are registered, and NCCL takes symmetric kernels.
 
     Raises:
         UserError: E463 for a cluster that the model is not for, E464 for an algorithm or symmetric
@@ -96,10 +96,10 @@ def calls(
     if launch is not None:
         machine = replace(machine, floor=launch)
     if registered:
-        windows, why = registered_rows(machine, op, sizes.all())
+        with_buffers, why = registered_rows(machine, op, sizes.all())
         if why is not None:
             raise fail("E464", why, help="leave out --registered")
-        found = tuple(row for row in windows if row is not None)
+        found = tuple(row for row in with_buffers if row is not None)
     else:
         found = rows(machine, op, sizes.all(), forced)
     guessed = estimates(topology, machine, op, launch=launch is None and _binds(machine, found))

@@ -51,7 +51,7 @@ def predict(
 def predict_registered(
     machine: NcclMachine, op: OpType, sizes: Sequence[int], table: Table | None = None
 ) -> list[Prediction | None]:
-    """Returns a Prediction for each size of a call whose buffers are registered as windows; None
+    """Returns a Prediction for each size of a call whose buffers are registered; None
     where `refusal` says that it has no symmetric kernel."""
     has = [refusal(machine, op, size) is None for size in sizes]
     if not any(has):

@@ -26,7 +26,7 @@ class VendorLibrary(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LibraryRow:
     """One size: time in µs, algbw and busbw in GB/s (nccl-tests' definitions), and the library's
-    choice. registered: whether buffers are registered as windows, for symmetric kernels: algorithm
+    choice. registered: whether buffers are registered, for symmetric kernels: algorithm
     is then Symmetric, protocol the kernel."""
 
     size: int
@@ -41,8 +41,8 @@ class LibraryRow:
 
     @property
     def name(self) -> str:
-        """The library's name, and whether its buffers are registered as windows."""
-        return f"{self.library.upper()}{' windows' if self.registered else ''}"
+        """The library's name, and whether its buffers are registered."""
+        return f"{self.library.upper()}{' registered' if self.registered else ''}"
 
     @property
     def choice(self) -> str:
@@ -95,7 +95,7 @@ def rows(
 def registered_rows(
     machine: NcclMachine, op: OpType, sizes: Sequence[int], more: float = 0.0
 ) -> tuple[tuple[LibraryRow | None, ...], str | None]:
-    """Predicts a call of each size whose buffers are registered as windows; returns None for a
+    """Predicts a call of each size whose buffers are registered; returns None for a
     call that has no symmetric kernel, and why.
 
     Raises:
@@ -104,7 +104,7 @@ def registered_rows(
     _check(sizes)
     found = predict_registered(machine, op, sizes)
     why = next((said for size in sizes if (said := refusal(machine, op, size))), None)
-    return tuple(p and _row(machine, op, p, more) for p in found), why
+    return tuple(None if p is None else _row(machine, op, p, more) for p in found), why
 
 
 def _check(sizes: Sequence[int]) -> None:

@@ -1,10 +1,11 @@
-"""symmetric: NCCL with registered buffers (windows, NCCL 2.27): its symmetric kernels.
+"""symmetric: NCCL with registered buffers: its symmetric kernels.
 
-In them the GPUs of one NVLink domain load and store each other's buffers: with flags in the data
-(LL), plainly (LD, ST), or by way of switches that multicast and reduce (LDMC, STMC: NVLS). NCCL
-takes the kernel of the least time, 2.5 % more for each thread block, by a formula of its own
-(src/sym_kernels.cc: queryModel_lsa, ncclSymkPickKernel). That formula is the time here, too, except
-that nothing is faster than links are measured to be (`calibration`).
+They are taken, since NCCL 2.27, where both buffers are windows (`ncclCommWindowRegister`): the GPUs
+of one NVLink domain load and store each other's, with flags in the data (LL), plainly (LD, ST), or
+by way of switches that multicast and reduce (LDMC, STMC: NVLS). NCCL takes the kernel of the least
+time, 2.5 % more for each thread block, by a formula of its own (src/sym_kernels.cc: queryModel_lsa,
+ncclSymkPickKernel). That formula is the time here, too, except that nothing is faster than links
+are measured to be (`calibration`).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _estimate(m: NcclMachine, op: OpType, kernel: SymmetricKernel, parts: F8) ->
 
 
 def _least(m: NcclMachine, op: OpType, kernel: SymmetricKernel, parts: F8, table: Table) -> F8:
-    """Returns the µs of a call whose bytes cross at what links are measured to deliver."""
+    """Returns the µs of a call at the measured rates of its links."""
     if kernel.flagged:  # NCCL's factor of LL is more than the links'
         return np.zeros(len(parts))
     if kernel is K.RS_LDMC_AG_STMC:

@@ -151,7 +151,7 @@ def test_every_gpu_needs_links_to_all_others(links: str, direct: bool) -> None:
 
 def test_a_row_says_that_buffers_are_registered() -> None:
     (row,), why = registered_rows(H100, AR, [1 << 20], more=2.0)
-    assert row is not None and why is None and row.registered and row.name == "NCCL windows"
+    assert row is not None and why is None and row.registered and row.name == "NCCL registered"
     assert row.choice == "Symmetric RSxLDMC_AGxSTMC, 1 channel"
     assert row.time == pytest.approx(taken(H100, AR, 1 << 20).time_us + 2)
     assert row.busbw == pytest.approx(row.algbw * 7 / 4)
