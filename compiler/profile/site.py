@@ -14,13 +14,12 @@ from hccc.ir.plan import Plan
 from hccc.ir.topology import F8, Topology
 from hccc.lang.cluster import load as cluster
 from hccc.profile.cluster_file import CHUNK, FIRST_LINE, Profile, commented, digits, node_lines
-from hccc.profile.lines import GOOD_R2
+from hccc.profile.lines import GOOD_R2, SMALL
 from hccc.profile.links import Exchange, MeasuredFlows, exchange_plan
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
 ALIKE = 0.25  # by which rates of hosts, pairs or directions may differ and be taken for one
-SMALL = 4 << 10  # bytes of calls that take little more than α
 TRIED = 1000.0  # µs of α with which calls are simulated to see how often they pay it
 SHARED = 0.85  # of what pairs get alone: what all get at once is less where they share something
 

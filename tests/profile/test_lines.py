@@ -30,6 +30,14 @@ def test_noise_stays_small(scale: float, noise: list[float]) -> None:
     assert line.rate == pytest.approx(0.117, rel=0.25)
 
 
+@given(st.floats(1, 1e3), st.floats(1e-2, 10), st.integers(0, 1 << 20))
+def test_what_goes_on_counts_and_not_bursts(alpha: float, rate: float, burst: int) -> None:
+    """A shaper lets so many bytes pass at once: only what is beyond them takes the line's time."""
+    line = fit(SIZES, [alpha + max(0, size - burst) / rate * 1e-3 for size in SIZES])
+    assert line.rate == pytest.approx(rate, rel=0.07)
+    assert line.alpha <= alpha * 1.001
+
+
 def test_what_is_no_line() -> None:
     assert fit(SIZES, [10, 900, 30, 2000, 15, 700, 60, 1500]).r2 < GOOD_R2
     flat = fit(SIZES, [7.0] * len(SIZES))
