@@ -28,10 +28,14 @@ import benchmarks.namespaces as namespaces
 from hccc.api import functions as api
 from hccc.base.diagnostics import UserError
 from hccc.driver.options import Options
+from hccc.ir import job_json
+from hccc.ir.collective import OpType
+from hccc.ir.job import vendor_clusters
 from hccc.launch.addresses import address_of
 from hccc.launch.host import unpack
 from hccc.launch.remote import pack, variables
 from hccc.runtime.transport.ucx_transport import available
+from hccc.synth.builtin.hetccl import hetccl
 from tests.cli.commandline import COMMAND, Hccc, environment, hccc
 from tests.emit import plans
 from tests.marks import slow
@@ -220,6 +224,41 @@ def test_blocks_of_lengths_of_their_own_between_namespaces(
         )
     assert (code, stderr) == (0, "")
     assert "Out of bounds values : 0 OK" in stdout
+    assert not left_running()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+@pytest.mark.parametrize("op", [OpType.ALLREDUCE, OpType.ALLTOALL], ids=str)
+def test_a_job_over_three_hosts(
+    op: OpType, hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vendor clusters of unlike sizes, one of them of a single rank, in and out of place."""
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    monkeypatch.setenv("HCCC_PROGRESS", "off")
+    v = vendor_clusters(
+        [("own", [0, 1, 2], [0, 2], [1, 1]), ("own", [3], [3], [1]), ("own", [4, 5], [5], [1])]
+    )
+    job = tmp_path / "job.json"
+    job.write_text(job_json.dumps(hetccl(v, op)))
+    with namespaces.hosts(3, "1gbit") as found:
+        hosts = ",".join(f"{at.namespace}:{n}" for at, n in zip(found, (3, 1, 2), strict=True))
+        words = [
+            "--hosts",
+            hosts,
+            "--vendors",
+            "own:3,own:1,own:2",
+            "-b",
+            "999",
+            "-e",
+            "1M",
+            "-f",
+            "1000",
+        ]
+        code, stdout, stderr = hccc("run", job, *words, "-n", "2", "-w", "1", "--json")
+    assert (code, stderr) == (0, "")
+    report = json.loads(stdout)
+    assert report["out_of_bounds"] == {"count": 0, "okay": True} and len(report["results"]) == 2
     assert not left_running()
 
 
