@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
 from hccc.base.shown import brief
@@ -172,7 +172,11 @@ class Sheet:
             else Rectangle((x, y), w, h, **style)
         )
         shape.set_gid(self._marked(tip, data))
-        self.axes.add_patch(shape)
+        self._add(shape)
+
+    def _add(self, shape: Patch) -> None:
+        """Draws a shape. The axes' limits are set, so none are looked for, which takes longer."""
+        self.axes.add_artist(shape)
 
     def line(
         self,
@@ -198,7 +202,7 @@ class Sheet:
         codes = [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)]
         looks: Any = {"fill": False, "capstyle": "round", "clip_on": False} | style
         path = Path(points, codes)
-        self.axes.add_patch(PathPatch(path, edgecolor=colour, linewidth=width, **looks))
+        self._add(PathPatch(path, edgecolor=colour, linewidth=width, **looks))
 
     def heading(self, title: str, says: str = "") -> None:
         """Draws the title at the top, and a line below it."""

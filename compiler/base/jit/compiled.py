@@ -25,7 +25,7 @@ R = TypeVar("R")
 # Seconds of one core:
 IMPORT = 0.4  # to import numba
 COMPILE = 0.3  # to compile a loop
-LOAD = 0.015  # to read a compiled loop from disk
+LOAD = 0.015  # to read a compiled loop from disk, with those that it calls
 ELEMENT = 1e-6  # for an element of the arrays in plain Python, until a call has been timed
 QUICK = 1e-7  # for an element at least, whatever a call took that had little to do
 LARGEST = 1 << 20  # elements of arrays: with more, a loop is compiled at once
@@ -165,16 +165,15 @@ class Loop(Generic[P, R]):
     def _pays(self, spent: float) -> bool:
         """Tells whether compiling the loop, or loading it compiled, takes less than `spent`
         seconds."""
-        load = LOAD * len(self._reached)
-        if spent < load:
+        if spent < LOAD:
             return False
-        if "numba" not in sys.modules and Loop.spent_by_all < IMPORT:
+        if "numba" not in sys.modules and Loop.spent_by_all + spent - self._spent < IMPORT:
             return False
         if spent >= COMPILE * len(self._reached):
             return True
         if self._spent < self._looks_at:
             return False
-        self._looks_at = self._spent + load  # looking takes up to a millisecond
+        self._looks_at = self._spent + LOAD  # looking takes up to a millisecond
         return self._kept()
 
     def _count(self, seconds: float, work: float) -> None:
