@@ -56,6 +56,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -195,6 +196,7 @@ def bound(t: Topology, collective: Collective, size: int, costs: Costs = SIMPLE)
     return limits(t, collective.op, collective.root).at(size, costs)
 
 
+@lru_cache(maxsize=4)  # a report asks several times
 def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
     """Returns the bound of `op` for all sizes. A flow, O(arcs · √vertices) in practice, for every
     sort of rank."""

@@ -66,6 +66,14 @@ def test_a_file_of_others_is_found_in_time(slow: SlowLoop) -> None:
     assert slow.now < 4.5 * LOAD
 
 
+def test_a_file_that_has_the_loops_it_calls_is_read_as_soon(
+    slow: SlowLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vars(slow.loop), "_reached", [slow.loop] * 6)
+    slow.kept = True
+    assert slow.calls(2 * LOAD).index("compiled") == pytest.approx(LOAD / CALL, abs=1)
+
+
 def test_a_file_counts_if_its_sources_are_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
