@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -14,6 +12,7 @@ from hccc.base.building.compiler import own_options, processor
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.dtypes import KINDS, NAMES, OPS, REDUCTIONS, is_own, named, reduces
 from hccc.base.files.libraries import stem_of
+from hccc.base.interruptible import at_once
 from hccc.base.reductions.parse import own
 
 
@@ -108,8 +107,7 @@ def build_several(
     whole = _Unit(dispatch, variants[0], [*every, f"-DHCCC_BUILT(ENTRY)={entries}"], include)
 
     def linked() -> list[str]:
-        with ThreadPoolExecutor(max(1, min(len(objects), os.cpu_count() or 1))) as pool:
-            return [str(path) for path in pool.map(lambda unit: unit.made(".o"), objects)]
+        return at_once(lambda unit: str(unit.made(".o")), objects, counted=True)
 
     return whole.made(".so", linked, [unit.stem() for unit in objects])
 
@@ -160,7 +158,5 @@ def build_all(
     source: Path, variants: Sequence[Variant], *, include: Sequence[Path] = ()
 ) -> dict[Variant, Path]:
     """Builds several variants, a few at a time."""
-    workers = max(1, min(len(variants), os.cpu_count() or 1))
-    with ThreadPoolExecutor(workers) as pool:
-        made = pool.map(lambda v: build_library(source, v, include=include), variants)
-        return dict(zip(variants, made, strict=True))
+    made = at_once(lambda v: build_library(source, v, include=include), variants, counted=True)
+    return dict(zip(variants, made, strict=True))

@@ -12,7 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial, wraps
+from itertools import count
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from hccc.base.progress import far
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,17 +92,29 @@ def anytime(
     return found, False
 
 
-def at_once(compute: Callable[[T], R], items: Sequence[T]) -> list[R]:
+def at_once(compute: Callable[[T], R], items: Sequence[T], *, counted: bool = False) -> list[R]:
     """Runs `compute` for each item, as many at once as there are cores, and returns the results in
     order. Worth it where `compute` mostly runs without the interpreter's lock.
 
-    When the caller is interrupted the computations are abandoned, as by `interruptible`. Raises the
-    exception of the first item that has one.
+    counted: whether to report how many of several are done. When the caller is interrupted the
+    computations are abandoned, as by `interruptible`. Raises the exception of the first item that
+    has one.
     """
-    works = [_Work(partial(compute, item)) for item in items]
-    count = min(len(works), os.cpu_count() or 1)
-    if count < 2:
-        return [compute(item) for item in items]
+    numbers, counted = count(1), counted and len(items) > 1
+
+    def computed(item: T) -> R:
+        found = compute(item)
+        if counted:
+            far(next(numbers), len(items))
+        return found
+
+    works = [_Work(partial(computed, item)) for item in items]
+    several = min(len(works), os.cpu_count() or 1)
+    if several < 2:
+        found = [computed(item) for item in items]
+        if counted:
+            far(0, 0)
+        return found
     waiting, stopped = iter(works), threading.Event()
 
     def run_waiting() -> None:
@@ -107,12 +122,14 @@ def at_once(compute: Callable[[T], R], items: Sequence[T]) -> list[R]:
             if not stopped.is_set():
                 work.run()
 
-    threads = [threading.Thread(target=run_waiting, daemon=True) for _ in range(count)]
+    threads = [threading.Thread(target=run_waiting, daemon=True) for _ in range(several)]
     try:
         _run(threads, works)
     except BaseException:
         stopped.set()
         raise
+    if counted:
+        far(0, 0)
     return [work.result() for work in works]
 
 

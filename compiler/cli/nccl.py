@@ -26,7 +26,7 @@ def nccl(path: bool, preload: bool) -> None:
 
     if not path and not preload:
         raise click.UsageError("Say what is asked: --path or --preload")
-    with progress():
+    with progress(f"Building {NAMES[0]}"):
         made = folder()
     if path:
         click.echo(made)

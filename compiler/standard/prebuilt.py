@@ -14,6 +14,7 @@ from pathlib import Path
 from hccc.base.building.build import prebuild_pieces
 from hccc.base.building.prebuilt import MARCH
 from hccc.base.dtypes import OPS, reduces
+from hccc.base.progress import tell
 from hccc.driver.assumed import usual_hosts
 from hccc.ir.collective import REDUCING, ROOTED, OpType, collective_named
 from hccc.runtime.communicator.kernels import built
@@ -48,16 +49,22 @@ def prebuild(
         UserError: E412 to E414 something cannot be built.
     """
     (place / FOLDER / NEWER).mkdir(parents=True)
+    tell("Building the libraries of communicators")
     yield prebuild_pieces(place, PIECES, LINK)
     yield prebuild_pieces(place, [DEVICE], DEVICE_LINK)
     for named in nccl.NAMES:
         yield prebuild_pieces(place, [nccl.PIECE], nccl.link(named))
     reductions = [op for op in OPS if any(reduces(dtype, op) for dtype in dtypes)]
-    for op, n in product(map(collective_named, collectives), ranks):
-        for root in range(n) if op in _EVERY_ROOT else (0,):
-            made = kernels(op, usual_hosts([n]), root)
-            name = f"{n}-{op.value.lower()}{f'-{root}' if op in ROOTED else ''}.so"
-            for march in (MARCH, NEWER) if op in REDUCING else (MARCH,):
-                library = built(made, dtypes, reductions, march=march)
-                folder = place / FOLDER / (NEWER if march == NEWER else "")
-                yield Path(shutil.copyfile(library, folder / name))
+    every = [
+        (op, n, root)
+        for op, n in product(map(collective_named, collectives), ranks)
+        for root in (range(n) if op in _EVERY_ROOT else (0,))
+    ]
+    for number, (op, n, root) in enumerate(every, 1):
+        made = kernels(op, usual_hosts([n]), root)
+        name = f"{n}-{op.value.lower()}{f'-{root}' if op in ROOTED else ''}.so"
+        for march in (MARCH, NEWER) if op in REDUCING else (MARCH,):
+            tell(f"Building {name} for {march}, collective {number} of {len(every)}")
+            library = built(made, dtypes, reductions, march=march)
+            folder = place / FOLDER / (NEWER if march == NEWER else "")
+            yield Path(shutil.copyfile(library, folder / name))

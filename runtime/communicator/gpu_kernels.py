@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hccc.base.building.build import build_once, digest_of
 from hccc.base.building.compiler import TIMEOUT_S, find_compiler
 from hccc.base.diagnostics import fail
 from hccc.base.files.libraries import stem_of
+from hccc.base.interruptible import at_once
 from hccc.runtime.build import Variant
 
 # The compiler of each platform, how it is told what to compile for, and what else.
@@ -62,8 +62,7 @@ def build_for_gpu(
         options = [*flags, "-c", kernel, *variant.defines()]
         return str(_made(compiler, source, ".o", options, variant.name))
 
-    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
-        objects = list(pool.map(compiled, pieces))
+    objects = at_once(compiled, pieces, counted=True)
     # nvcc would cut the macro at its commas.
     entries = " ".join(v.entry for v in variants)
     options = ["-std=c++17", "-O2", "-fPIC", "-c", f"-DHCCC_BUILT(ENTRY)={entries}"]

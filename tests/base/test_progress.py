@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hccc.base.interruptible import interruptible
+from hccc.base.interruptible import at_once, interruptible
 from hccc.base.progress import Listener, far, listening, once, quiet, reporting, tell, timed
 
 
@@ -62,6 +62,21 @@ def test_a_listener_hears_how_far_and_what_happens_once() -> None:
             with pytest.raises(ValueError), once("b"):
                 raise ValueError
     assert heard.all == ["a", (1, 2), "begin b", "end b"]
+
+
+def test_of_what_is_done_at_once_is_told_how_much_and_what_happens_once() -> None:
+    def build(name: str) -> str:
+        with once(name):
+            return name.upper()
+
+    heard = Heard()
+    with listening(heard):
+        assert at_once(build, ["a", "b", "c"], counted=True) == ["A", "B", "C"]
+        assert at_once(build, ["d"], counted=True) == ["D"]
+        assert at_once(build, ["e", "f"]) == ["E", "F"]
+    counts = [one for one in heard.all if isinstance(one, tuple)]
+    assert (sorted(counts[:-1]), counts[-1]) == ([(1, 3), (2, 3), (3, 3)], (0, 0))
+    assert {f"begin {name}" for name in "abcdef"} < set(heard.all)
 
 
 def test_a_listener_that_raises_ends_what_it_listens_to() -> None:

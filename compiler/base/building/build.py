@@ -15,7 +15,6 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from hccc.base.building.prebuilt import MARCH, prebuilt, prebuilt_place
 from hccc.base.files.libraries import FOLDER, name_of, stem_of
 from hccc.base.files.lock import try_lock
 from hccc.base.files.writing import beside, remove_leftovers
+from hccc.base.interruptible import at_once
 from hccc.base.progress import once
 
 STANDARD = "-std=c++17"
@@ -104,9 +104,8 @@ def _linked(pieces: Sequence[Piece], link: Sequence[str], march: str) -> Path:
     source = pieces[0].source.resolve()
 
     def arguments() -> list[str]:
-        with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
-            objects = pool.map(lambda piece: str(_object(piece, march)), pieces)
-            return [*objects, *_link_options(link)]
+        objects = at_once(lambda piece: str(_object(piece, march)), pieces, counted=True)
+        return [*objects, *_link_options(link)]
 
     return compile_once(source, _name(pieces, link, march), ".so", arguments, user_directory(BUILT))
 
