@@ -135,6 +135,13 @@ def test_every_example(hccc: Hccc, name: str, transport: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name, end", [("direct_allreduce", "26"), ("ring_allgather", "208")])
+def test_calls_of_nothing_and_misaligned_ones(hccc: Hccc, name: str, end: str) -> None:
+    """A block of 13 elements of 2 bytes: none but the first begins at a multiple of 16."""
+    run(hccc, name, "-b", "0", "-e", end, "-i", end, "-n", "1", "-d", "bfloat16", "--tune", "off")
+
+
+@pytest.mark.slow
 def test_types_and_reductions(hccc: Hccc) -> None:
     few = ["-b", "1K", "-e", "1K", "-n", "1", "--tune", "off"]
     run(hccc, "sendrecv", *few, "-d", "int8,float64")
