@@ -28,6 +28,13 @@ def direct_alltoall(ranks: int) -> str:
     )
 
 
+def direct(op: str, ranks: int) -> str:
+    """Returns the text of `examples/direct_<op>.rccl` for `ranks` ranks of a node."""
+    text = (EXAMPLES / f"direct_{op}.rccl").read_text()
+    keys = ("nRanks", "GPUPerNode", "NICPerNode")
+    return _replaced(text, {f"{key}=8": f"{key}={ranks}" for key in keys})
+
+
 def ring_allreduce(ranks: int) -> str:
     """Returns the text of `examples/ring_allreduce.rccl` for `ranks` ranks."""
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu import cases, communicators, estimate, two_ranks
-from benchmarks.gpu.cases import GpuCase, GpuSettings
+from benchmarks.gpu import carried, cases, communicators, estimate, two_ranks
+from benchmarks.gpu.cases import DTYPE, OP, GpuCase, GpuCases, GpuSettings
 from benchmarks.gpu.data import UNWRITTEN, memory, same
 from benchmarks.gpu.measured_machine import (
     GpuMachine,
@@ -39,7 +39,6 @@ from hccc.runtime.request import LaunchRequest
 
 RESULTS = Path(__file__).parent / "results"
 DRY = ROOT / "build" / "gpu-dry-run"
-DTYPE, OP = "float32", "sum"
 TIMEOUT_S = 5.0  # of one wait inside a kernel
 BUDGET_S = 480.0
 NO_GPU = 2  # exit status
@@ -47,17 +46,22 @@ FAULTS = 2  # after so many lost launches the device is not worth more time
 
 
 class GpuBench:
-    """One run: the machine, what to measure, and the results."""
+    """One run: the machine, what to measure, and the results.
+
+    place: where kernels are built, or were before; found: the plans.
+    """
 
     def __init__(
         self,
         machine: MeasuredMachine,
         settings: GpuSettings,
+        found: GpuCases,
         place: Path,
         out: Path,
         words: Sequence[str],
     ) -> None:
         self.machine, self.settings, self.place, self.out = machine, settings, place, out
+        self.found = found
         self.results = GpuResults(
             date=datetime.now().astimezone().isoformat(timespec="seconds"),
             command=shlex.join(["python", "-m", "benchmarks.gpu.run", *words]),
@@ -99,16 +103,16 @@ class GpuBench:
 
     # Examples
 
-    def check_examples(self, budget: Budget, only: str) -> None:
+    def check_examples(self, budget: Budget) -> None:
         """Compares every example's result on the device with the CPU's bits."""
         reference: MeasuredMachine = HostMachine()
         made: list[tuple[str, Plan, MeasuredKernel, MeasuredKernel]] = []
-        for name, plan in cases.examples(self.machine.capacity, only):
+        for name, plan in self.found.checks:
             if plan is None:
                 note = f"its blocks do not fit into {self.machine.capacity}"
                 self.results.checks.append(Check(name, (), None, note))
                 continue
-            folder = self.place / "examples" / name.replace(" ", "-")
+            folder = self.place / cases.check_folder(name)
             kernel = self.machine.kernel(plan, folder / "device", KernelKind.GENERATED)
             host = reference.kernel(plan, folder / "host", KernelKind.GENERATED)
             made.append((name, plan, kernel, host))
@@ -163,21 +167,27 @@ class GpuBench:
         for row in self.results.shared:
             wrong = "" if row.right else ", WRONG"
             print(f"{row.ranks}, {row.size:,} bytes: {row.time:.1f} µs{wrong}")
-        self.results.save(self.out)
 
     # Times
 
-    def sweep(self, budget: Budget, only: str) -> None:
-        """Measures all sizes, transports, dtypes and ways to launch."""
-        what = Sweep(self.machine, self.settings, self.results, self.guard, self.going_on)
-        what.run(budget, self.place, only)
-        self.results.save(self.out)
+    def bodies(self, budget: Budget) -> None:
+        """Times primitives of several sources, by several numbers of thread blocks."""
+        self._sweep().bodies(budget, self.found.bodies)
 
-    def time_all(self, budget: Budget, only: str) -> None:
+    def sweep(self, budget: Budget) -> None:
+        """Measures all sizes, transports, dtypes and ways to launch, and the library."""
+        self._sweep().run(budget, self.found.swept)
+
+    def _sweep(self) -> Sweep:
+        return Sweep(
+            self.machine, self.settings, self.results, self.place, self.guard, self.going_on
+        )
+
+    def time_all(self, budget: Budget) -> None:
         """Times every plan, smallest size first."""
-        plans, large = cases.timed(self.machine.capacity, self.settings.channels, only)
+        large = self.found.large
         self.results.notes += [f"{name}: its thread blocks do not fit" for name in large]
-        made = [(case, self._kernels(case)) for case in plans]
+        made = [(case, self._kernels(case)) for case in self.found.timed]
         build_all([(k, LaunchRequest(0, DTYPE, OP)) for _, pair in made for k in pair])
         for size in self.settings.sizes:
             for case, pair in made:
@@ -195,11 +205,13 @@ class GpuBench:
         return any((c.name, c.fuse) == (case.name, case.fuse) for c in self.results.cells)
 
     def _kernels(self, case: GpuCase) -> tuple[MeasuredKernel, MeasuredKernel]:
-        folder = self.place / case.slug
-        return (
-            self.machine.kernel(case.plan, folder / "generated", KernelKind.GENERATED),
-            self.machine.kernel(case.plan, folder / "interpreted", KernelKind.INTERPRETED),
+        generated, interpreted = (
+            self.machine.kernel(
+                case.plan, self.place / case.folder("interpreter", DTYPE, kind), kind
+            )
+            for kind in (KernelKind.GENERATED, KernelKind.INTERPRETED)
         )
+        return generated, interpreted
 
     def _case(
         self, budget: Budget, case: GpuCase, pair: tuple[MeasuredKernel, MeasuredKernel], size: int
@@ -283,11 +295,30 @@ def _machine(device: str) -> MeasuredMachine:
     return GpuMachine() if device == "cuda" else HostMachine()
 
 
+def _cases(
+    machine: MeasuredMachine, settings: GpuSettings, args: argparse.Namespace, made_here: Path
+) -> tuple[GpuCases, Path, list[str]]:
+    """Returns the plans that are carried along and their place, or else compiles them, and says
+    why."""
+    if isinstance(machine, GpuMachine):
+        device = machine.device
+        state = carried.state() if carried.MADE.is_dir() else ""
+        wanted = carried.Manifest(state, device.arch, device.units, args.quick, args.only)
+        found = carried.load(wanted, carried.MADE)
+        if isinstance(found, GpuCases):
+            return found, carried.MADE, []
+        print(f"benchmarks/gpu: {found}: compiling here", file=sys.stderr)
+        notes = [f"{found}: plans and kernels were compiled on the machine"]
+    else:
+        notes = []
+    return cases.all_of(machine.capacity, settings.channels, args.only), made_here, notes
+
+
 def main(words: Sequence[str]) -> int:
     """Returns 1 when a result was wrong or a launch was lost, 2 where there is no GPU."""
     args = _arguments(words)
     if args.dry_run:
-        return estimate.say(cases.GPU_QUICK if args.quick else cases.GPU, args.only, args.budget)
+        return estimate.say(args.quick, args.only, args.budget)
     budget = Budget(args.budget)
     try:
         machine = _machine(args.device)
@@ -295,16 +326,23 @@ def main(words: Sequence[str]) -> int:
         print(f"benchmarks/gpu: {error.problem.message}", file=sys.stderr)
         return NO_GPU
     gpu, cpu = (cases.GPU_QUICK, cases.CPU_QUICK) if args.quick else (cases.GPU, cases.CPU)
-    with tempfile.TemporaryDirectory(prefix="hccc-bench-") as place:
-        bench = GpuBench(
-            machine, gpu if args.device == "cuda" else cpu, Path(place), args.out, words
-        )
+    settings = gpu if args.device == "cuda" else cpu
+    with tempfile.TemporaryDirectory(prefix="hccc-bench-") as made_here:
+        found, place, note = _cases(machine, settings, args, Path(made_here))
+        bench = GpuBench(machine, settings, found, place, args.out, words)
+        bench.results.notes += note
         guard = watchdog(args.budget + GRACE, bench.save)
         bench.copies()
-        bench.check_examples(budget, args.only)
-        bench.communicators(budget)
-        bench.sweep(budget, args.only)
-        bench.time_all(budget, args.only)
+        parts = (
+            (bench.check_examples, "correctness"),
+            (bench.communicators, "communicators"),
+            (bench.bodies, "bodies"),
+            (bench.sweep, "sizes"),
+            (bench.time_all, "interpreter"),
+        )
+        for part, name in parts:
+            part(budget.within(cases.SHARES[name]))
+            bench.results.save(args.out)  # what comes later may never end
         bench.results.facts |= machine.facts()  # clocks just after work, not idle
         guard.cancel()
         bench.save()

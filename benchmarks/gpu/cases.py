@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.programs import EXAMPLES, hierarchical_mesh
+from benchmarks.programs import EXAMPLES, direct, hierarchical_mesh
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
@@ -29,7 +30,19 @@ TRANSPORTS = {
     "mixed put": Options(network_lowering="put"),
 }
 SWEPT = ("ring_allreduce", "hm_allreduce 2x4")
+# Bodies: ranks that reduce k sources to k destinations, or copy one to all others, by a few thread
+# blocks up to one an SM.
+SOURCES = (1, 2, 4, 8, 9)
+BODY_BLOCKS = (9, 18, 36, 72, 126)
+SHARES = {  # seconds that a part may take of a run; what is not done by then is left out
+    "correctness": 80.0,
+    "communicators": 60.0,
+    "bodies": 60.0,
+    "sizes": 100.0,
+    "interpreter": 80.0,
+}
 DTYPES = {"float32": 4, "bfloat16": 2}
+DTYPE, OP = "float32", "sum"  # of checks, and of generated against interpreted
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
@@ -40,7 +53,7 @@ class GpuSettings:
     Sizes are bytes of a rank's larger buffer, smallest first; `launches` of each kernel in each
     cell, `burst` of them queued at a time; at most `channels` a plan. swept: sizes at which all
     transports, dtypes and ways to launch are compared; shared_small and shared: those of two ranks
-    of a communicator, as processes and as threads.
+    of a communicator, as processes and as threads; body: the one of bodies.
     """
 
     sizes: tuple[int, ...]
@@ -53,6 +66,7 @@ class GpuSettings:
     windows: tuple[int, ...] = (1, 0)  # 0: all micro-batches
     shared_small: tuple[int, ...] = (8, 4 << 10, 1 << 20)
     shared: tuple[int, ...] = (8, 64 << 10, 1 << 20, 64 << 20)
+    body: int = 64 << 20
 
 
 MICRO_BATCHES = tuple(4 * KIB * 4**k for k in range(6))  # 4 KiB to 4 MiB
@@ -61,8 +75,12 @@ GPU = GpuSettings((64 * KIB, GIB), MICRO_BATCHES, 24, 4, 32, (4000, 3 * MIB), SI
 GPU_QUICK = GpuSettings(
     (64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,), SIZES[::3]
 )
-CPU = GpuSettings((16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000), SIZES[:5])
-CPU_QUICK = GpuSettings((16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,), SIZES[:4:3])
+CPU = GpuSettings(
+    (16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000), SIZES[:5], body=MIB
+)
+CPU_QUICK = GpuSettings(
+    (16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,), SIZES[:4:3], body=MIB
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +98,39 @@ class GpuCase:
         words = f"{self.name}-{self.fuse}-{self.transport}"
         return words.replace(" ", "_").replace("/", "_")
 
+    def folder(self, part: str, dtype: str, kind: Enum) -> str:
+        """Returns the folder of a kernel of one part of a run."""
+        return f"{part}/{self.slug}-{dtype}/{kind.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuCases:
+    """The plans of a run. checks: examples with each transport, with a plan if they fit; bodies,
+    swept, timed: what is measured; large: names of what does not fit."""
+
+    checks: tuple[tuple[str, Plan | None], ...]
+    bodies: tuple[GpuCase, ...]
+    swept: tuple[GpuCase, ...]
+    timed: tuple[GpuCase, ...]
+    large: tuple[str, ...]
+
+
+def all_of(capacity: int, most_channels: int, only: str) -> GpuCases:
+    """Compiles the plans of a run. capacity: thread blocks that the GPU holds at once."""
+    plans, large = timed(capacity, most_channels, only)
+    return GpuCases(
+        tuple(examples(capacity, only)),
+        tuple(bodies(capacity // 2, only)),
+        tuple(swept(capacity, most_channels, only)),
+        tuple(plans),
+        tuple(large),
+    )
+
+
+def check_folder(name: str) -> str:
+    """Returns the folder of an example's kernels."""
+    return f"examples/{name.replace(' ', '-')}"
+
 
 def programs() -> dict[str, str]:
     """Returns the programs that are timed, all on 8 ranks: name → text."""
@@ -93,7 +144,7 @@ def programs() -> dict[str, str]:
 
 def names() -> list[str]:
     """Returns all names that `only` may be part of."""
-    return [*programs(), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
+    return [*programs(), *map(body_name, SOURCES), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
 
 
 def timed(capacity: int, most_channels: int, only: str) -> tuple[list[GpuCase], list[str]]:
@@ -133,6 +184,27 @@ def swept(capacity: int, most_channels: int, only: str) -> list[GpuCase]:
             if plan is not None and _is(plan, transport):
                 found.append(GpuCase(name, options.fuse, plan, transport))
     return found
+
+
+def bodies(most: int, only: str) -> Iterator[GpuCase]:
+    """Yields the plans in which every rank reduces k sources, k in SOURCES, or copies one, by a
+    primitive each, with several numbers of thread blocks, `most` at the most."""
+    options = replace(TRANSPORTS["direct"], tune="off", fuse="full")
+    for k in SOURCES:
+        name = body_name(k)
+        if only not in name:
+            continue
+        compiled = _compiler(
+            name, direct("allreduce", k) if k > 1 else direct("allgather", 8), options
+        )
+        plans = [_fitted(compiled, min(blocks, most), blocks) for blocks in BODY_BLOCKS]
+        for channels, plan in {plan.channels: plan for plan in plans if plan}.items():
+            yield GpuCase(name, f"{channels} channels", plan)
+
+
+def body_name(sources: int) -> str:
+    """Returns the name of the plans of a body."""
+    return f"body {sources} to {sources if sources > 1 else 7}"
 
 
 def _is(plan: Plan, transport: str) -> bool:

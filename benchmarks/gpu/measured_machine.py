@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import platform
+import shlex
 import shutil
 import subprocess
 import time
@@ -26,9 +27,16 @@ from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import CallRecord, CommRecord
-from hccc.runtime.build import Variant
+from hccc.runtime.build import Variant, build_library
 from hccc.runtime.cpu import CpuLauncher
-from hccc.runtime.cuda import CudaLauncher, build_binary, compile_command, find_device
+from hccc.runtime.cuda import (
+    KERNEL,
+    CudaDevice,
+    CudaLauncher,
+    build_binary,
+    compile_command,
+    find_device,
+)
 from hccc.runtime.fault import LaunchError
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure.perf import Bind, RankMemory
@@ -48,6 +56,7 @@ class KernelKind(Enum):
     LAUNCHER = "C launcher"
 
 
+MARCH = "x86-64-v3"  # of CPU references that are carried along
 STALL = 1 << 30  # bytes of the copy that launches queue up behind
 
 
@@ -96,12 +105,27 @@ class MeasuredMachine(Protocol):
         ...
 
 
+def carried_file(source: Path, variant: Variant, target: str, suffix: str) -> Path:
+    """Returns the file of what prepare.py builds of a kernel. target: sm_90, MARCH."""
+    return source.parent / f"{variant.name}-{target}{suffix}"
+
+
 class HostKernel(CpuLauncher):
     """A kernel that CPU threads run."""
 
     def build(self, requests: LaunchRequest | Sequence[LaunchRequest]) -> None:
-        """Compiles the kernel for the requests."""
-        super().build([requests] if isinstance(requests, LaunchRequest) else requests)
+        """Compiles the kernel for the requests, if it is not carried along."""
+        several = [requests] if isinstance(requests, LaunchRequest) else requests
+        super().build(
+            [r for r in several if not self._carried(r.variant(self.collective)).exists()]
+        )
+
+    def _carried(self, variant: Variant) -> Path:
+        return carried_file(self.source, variant, MARCH, ".so")
+
+    def _library(self, variant: Variant) -> Path:
+        carried = self._carried(variant)
+        return carried if carried.exists() else super()._library(variant)
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
         """Launches `n` times; returns the seconds of each."""
@@ -115,12 +139,24 @@ class HostKernel(CpuLauncher):
 class GpuKernel(CudaLauncher):
     """A GPU kernel whose launches are timed one behind the other, without the host's part."""
 
+    suffix = ".cubin"
+
     def build(self, request: LaunchRequest) -> None:
-        """Runs nvcc, if there is one; loading is left to the first launch (as is NVRTC)."""
+        """Runs nvcc, if there is one and nothing is carried along; loading is left to the first
+        launch (as is NVRTC)."""
         variant = request.variant(self.collective)
-        options = self.options(variant)
-        if command := compile_command(self.device, self.source, options):
+        command = compile_command(self.device, self.source, self.options(variant))
+        if command and not self._carried(variant).exists():
             build_binary(self.source, command, self._searched)
+
+    def _carried(self, variant: Variant) -> Path:
+        return carried_file(self.source, variant, self.device.arch, self.suffix)
+
+    def _load(self, source: Path, variant: Variant) -> Any:
+        carried = self._carried(variant)
+        if carried.exists():
+            return self.device.cupy.RawModule(path=str(carried)).get_function(KERNEL)
+        return super()._load(source, variant)
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
         """Launches behind a long copy, an event between every two. Forgets a lost launch."""
@@ -167,6 +203,8 @@ class SystemKernel(GpuKernel):
 class LaunchedKernel(SystemKernel):
     """A GPU kernel through the generated library's own launcher, as a C program calls it."""
 
+    suffix = ".so"
+
     def __init__(self, plan: Plan, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._name = plan.name
@@ -174,9 +212,11 @@ class LaunchedKernel(SystemKernel):
         self.host_us = 0.0  # of the last call
 
     def build(self, request: LaunchRequest) -> None:
-        """Builds a shared library."""
+        """Builds a shared library, if none is carried along."""
         variant = request.variant(self.collective)
-        path = build_binary(self.source, library_command(self, variant), self._searched)
+        path = self._carried(variant)
+        if not path.exists():
+            path = build_binary(self.source, library_command(self, variant), self._searched)
         entry = ctypes.CDLL(str(path))[f"{self._name}_cuda_{variant.dtype}_{variant.op}"]
         entry.argtypes = [ctypes.POINTER(CommRecord), ctypes.POINTER(CallRecord), ctypes.c_void_p]
         self._entries[variant] = entry
@@ -210,7 +250,52 @@ class LaunchedKernel(SystemKernel):
         return ""
 
 
-def library_command(kernel: LaunchedKernel, variant: Variant) -> list[str]:
+class TargetKernel:
+    """A GPU kernel that is built here and runs on a machine elsewhere. kind: None for its CPU."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, device: CudaDevice, kind: KernelKind | None
+    ) -> None:
+        self.plan, self.device, self.kind = plan, device, kind
+        self.source = _write(plan, CUDA if kind else CPU, folder, kind or KernelKind.GENERATED)
+
+    def options(self, variant: Variant) -> list[str]:
+        """Returns the compiler's options for a variant."""
+        far = self.kind in (KernelKind.SYSTEM, KernelKind.LAUNCHER)
+        return [*variant.defines(), f"-DHCCC_SYSTEM_SCOPE={far:d}", f"-I{self.source.parent}"]
+
+    def build(self, request: LaunchRequest) -> None:
+        """Builds what is carried along.
+
+        Raises:
+            RuntimeError: the compiler is not there, or fails.
+        """
+        variant = request.variant(self.plan.collective)
+        made = self._built(variant)
+        for path in self.source.parent.iterdir():  # headers, and what else a directory has
+            if path not in (self.source, made):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _built(self, variant: Variant) -> Path:
+        if self.kind is None:
+            made = carried_file(self.source, variant, MARCH, ".so")
+            library = build_library(self.source, variant, flags=[f"-march={MARCH}"])
+            return Path(shutil.copyfile(library, made))
+        if self.kind is KernelKind.LAUNCHER:
+            made = carried_file(self.source, variant, self.device.arch, LaunchedKernel.suffix)
+            command: list[str] | None = library_command(self, variant)
+        else:
+            made = carried_file(self.source, variant, self.device.arch, GpuKernel.suffix)
+            command = compile_command(self.device, self.source, self.options(variant))
+        if command is None:
+            raise RuntimeError("nvcc is not on PATH")
+        ran = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
+        if ran.returncode:
+            raise RuntimeError(f"{shlex.join(command)}:\n{ran.stderr}")
+        return made
+
+
+def library_command(kernel: LaunchedKernel | TargetKernel, variant: Variant) -> list[str]:
     """Returns nvcc's command for a library with the host part, without `-o`."""
     flags = ["-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch={kernel.device.arch}"]
     options = kernel.options(variant)
@@ -242,13 +327,16 @@ def build_all(kernels: Iterable[tuple[MeasuredKernel, LaunchRequest]]) -> None:
 
 
 def _write(plan: Plan, target: Target, folder: Path, kind: KernelKind) -> Path:
-    """Writes the translation unit of a kernel, in a folder of its own."""
+    """Writes the translation unit of a kernel, in a folder of its own, if it is not there."""
+    source = folder / f"{plan.name}{target.suffix}"
+    if source.exists():
+        return source
     if kind is KernelKind.INTERPRETED:
         files = interpreter.files(plan, [target])
     else:
         files = directory.files(Catalogue.of(plan), [target])
     interpreter.write(folder, files)
-    return folder / f"{plan.name}{target.suffix}"
+    return source
 
 
 class HostMachine:

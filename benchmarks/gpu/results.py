@@ -73,6 +73,24 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyPoint:
+    """A primitive for each rank, by so many thread blocks: bytes of a rank's buffer, time, and
+    the bytes that all read and write."""
+
+    name: str
+    dtype: str
+    blocks: int
+    size: int
+    time: Sample
+    issued: float
+
+    @property
+    def bandwidth(self) -> float:
+        """GB/s of all blocks."""
+        return self.issued / self.time.median * 1e-3
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryPoint:
     """A vendor's library at one size: NCCL with one rank, which copies."""
 
@@ -92,6 +110,7 @@ class GpuResults:
     checks: list[Check] = field(default_factory=list)
     copies: list[CopyPoint] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
+    bodies: list[BodyPoint] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     libraries: list[LibraryPoint] = field(default_factory=list)
     shared: list[SharedResult] = field(default_factory=list)
@@ -135,6 +154,7 @@ def page(r: GpuResults) -> str:
         _checks(r.checks),
         "Plain copies in device memory, reads and writes counted:",
         _table(("bytes", "µs", "GB/s"), [_copy(c) for c in r.copies]),
+        *_bodies(r.bodies),
         LEGEND,
         *(_section(r, size) for size in sorted({c.size for c in r.cells})),
         *_sweeps(r),
@@ -198,6 +218,26 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
         f"{c.issued / c.floor:.2f}",
         "yes" if c.same else "NO",
     )
+
+
+def _bodies(points: Sequence[BodyPoint]) -> list[str]:
+    """Writes what thread blocks move, by their number: where it no longer grows is the knee."""
+    if not points:
+        return []
+    rows = [
+        (
+            p.name,
+            p.dtype,
+            str(p.blocks),
+            f"{p.time.median:.1f}",
+            f"{p.bandwidth:.0f}",
+            f"{p.bandwidth / p.blocks:.1f}",
+        )
+        for p in points
+    ]
+    heads = ("sources to destinations", "dtype", "blocks", "µs", "GB/s", "GB/s a block")
+    said = f"## Bodies\n\nReads and writes counted; {binary(points[0].size)} a rank."
+    return [f"{said}\n\n{_table(heads, rows)}"]
 
 
 def _sweeps(r: GpuResults) -> list[str]:

@@ -1,22 +1,22 @@
-"""All sizes: some programs with every transport and dtype, launched in every way there is."""
+"""Bodies of k sources by several thread blocks, and all sizes: some programs with every transport
+and dtype, launched in every way there is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.gpu import cases
-from benchmarks.gpu.cases import GpuCase, GpuSettings
+from benchmarks.gpu.cases import OP, GpuCase, GpuSettings
 from benchmarks.gpu.data import memory, same
 from benchmarks.gpu.measured_machine import KernelKind, MeasuredKernel, MeasuredMachine, build_all
-from benchmarks.gpu.results import GpuResults, LibraryPoint, Point
+from benchmarks.gpu.results import BodyPoint, GpuResults, LibraryPoint, Point
 from benchmarks.gpu.timing import Budget, race, summary
 from hccc.base.diagnostics import UserError
 from hccc.runtime.measure import perf
 from hccc.runtime.request import LaunchRequest
 
-OP = "sum"
 Kernels = dict[KernelKind, MeasuredKernel]
 
 
@@ -32,19 +32,18 @@ class Sweep:
         machine: MeasuredMachine,
         settings: GpuSettings,
         results: GpuResults,
+        place: Path,
         guard: Callable[[str, UserError], None],
         going_on: Callable[[Budget, str], bool],
     ) -> None:
         self.machine, self.settings, self.results = machine, settings, results
+        self.place = place
         self.guard, self.going_on = guard, going_on
 
-    def run(self, budget: Budget, place: Path, only: str) -> None:
-        """Measures all plans, one after the other, then the libraries."""
-        found = cases.swept(self.machine.capacity, self.settings.channels, only)
+    def run(self, budget: Budget, found: Sequence[GpuCase]) -> None:
+        """Measures plans at all sizes, one after the other, then the libraries."""
         made = [
-            (case, dtype, self._kernels(case, dtype, place))
-            for case in found
-            for dtype in cases.DTYPES
+            (case, dtype, self._kernels(case, dtype)) for case in found for dtype in cases.DTYPES
         ]
         build_all(
             [(k, LaunchRequest(0, dtype, OP)) for _, dtype, arms in made for k in arms.values()]
@@ -62,10 +61,52 @@ class Sweep:
                     self.guard(what, error)
         self.libraries(budget)
 
-    def _kernels(self, case: GpuCase, dtype: str, place: Path) -> Kernels:
-        folder = place / "sweep" / f"{case.slug}-{dtype}"
-        kinds = self.machine.kinds
-        return {kind: self.machine.kernel(case.plan, folder / kind.name, kind) for kind in kinds}
+    def _kernels(self, case: GpuCase, dtype: str) -> Kernels:
+        kinds, place = self.machine.kinds, self.place
+        return {
+            kind: self.machine.kernel(case.plan, place / case.folder("sizes", dtype, kind), kind)
+            for kind in kinds
+        }
+
+    def bodies(self, budget: Budget, found: Sequence[GpuCase]) -> None:
+        """Measures plans of a primitive for each rank."""
+        kind, place = KernelKind.GENERATED, self.place
+        made = [
+            (
+                case,
+                dtype,
+                self.machine.kernel(case.plan, place / case.folder("bodies", dtype, kind), kind),
+            )
+            for case in found
+            for dtype in cases.DTYPES
+        ]
+        build_all([(kernel, LaunchRequest(0, dtype, OP)) for _, dtype, kernel in made])
+        for case, dtype, kernel in made:
+            what = f"{case.name}, {dtype}, {case.fuse}"
+            if not self.going_on(budget, what):
+                return
+            try:
+                with budget.piece():
+                    self._body(case, dtype, kernel)
+            except UserError as error:
+                self.guard(what, error)
+
+    def _body(self, case: GpuCase, dtype: str, kernel: MeasuredKernel) -> None:
+        """Measures one plan: what its thread blocks read and write in a µs."""
+        plan, size = case.plan, self.settings.body
+        count = perf.count_of(plan.collective, size, cases.DTYPES[dtype])
+        inputs, outputs = memory(self.machine, plan, count, dtype, 1)
+        request = LaunchRequest(count, dtype, OP, timeout=5.0)
+        (time,) = race(
+            [partial(kernel.burst, inputs, outputs, request)],
+            self.settings.launches,
+            self.settings.burst,
+        )
+        issued = cases.issued_bytes(plan, count, cases.DTYPES[dtype])
+        self.results.bodies.append(
+            BodyPoint(case.name, dtype, cases.grid_blocks(plan), size, time, issued)
+        )
+        print(f"{case.name}, {dtype}, {cases.grid_blocks(plan)} blocks: {time.median:.1f} µs")
 
     def _point(self, case: GpuCase, dtype: str, kernels: Kernels, size: int) -> None:
         """Measures one plan at one size, launched in all ways, in turns."""

@@ -61,6 +61,10 @@ class Budget:
         """Returns whether another piece of work like the longest one so far fits."""
         return self.left() > 1.5 * self._longest
 
+    def within(self, seconds: float) -> Budget:
+        """Returns a part of this budget: at most so many seconds from now."""
+        return Budget(min(seconds, self.left()))
+
     @contextmanager
     def piece(self) -> Iterator[None]:
         """Times a piece of work."""

@@ -14,7 +14,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import cases, data, interpreter, measured_machine, prepare, timing
+from benchmarks.gpu import (
+    carried,
+    cases,
+    data,
+    estimate,
+    interpreter,
+    measured_machine,
+    prepare,
+    timing,
+)
 from benchmarks.gpu import run as script
 from hccc.runtime.request import LaunchRequest
 from tests.benchmarks.fake_cupy import fake_cupy
@@ -24,7 +33,9 @@ from tests.runtime.handwritten import PROGRAMS
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrinks the measurements of --quick, on both devices."""
-    settings = cases.GpuSettings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768))
+    settings = cases.GpuSettings(
+        (4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768), body=40960
+    )
     monkeypatch.setattr(cases, "GPU_QUICK", settings)
     monkeypatch.setattr(cases, "CPU_QUICK", settings)
 
@@ -40,6 +51,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=17))
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
     monkeypatch.setattr(measured_machine, "STALL", 1 << 16)
+    monkeypatch.setattr(carried, "MADE", tmp_path / "made")
     yield
     measured_machine._pads.cache_clear()
 
@@ -218,11 +230,110 @@ def test_nccl_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_fits_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_fits_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(carried, "MADE", tmp_path)
+    assert script.main(["--dry-run"]) == 1  # with 186 kernels to build
+    said = capsys.readouterr().out
+    assert "nothing is carried along" in said and "s  building " in said
+    manifest = carried.Manifest(carried.state(), estimate.ARCH, estimate.UNITS, False, "")
+    carried.save(cases.all_of(2 * estimate.UNITS, cases.GPU.channels, ""), manifest, tmp_path)
     assert script.main(["--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "of 480" in said and "plans at 10 sizes" in said
+    assert "in all, of 420" in said and "plans at 10 sizes" in said and "building" not in said
     assert script.main(["--dry-run", "--budget", "60"]) == 1
+
+
+# Builds a kernel's text as nvcc would, for the CuPy that has no GPU: source, options, -o FILE.
+COMPILER = """
+import subprocess, sys
+from pathlib import Path
+from tests.benchmarks.fake_cupy import ENTRY
+source, *options, _, made = sys.argv[1:]
+text = Path(source).with_suffix(".fake.cpp")
+text.write_text(Path(source).read_text() + ENTRY)
+flags = ["-std=c++17", "-O0", "-shared", "-fPIC", "-pthread", "-D__device__="]
+subprocess.run(["g++", *options, *flags, text, "-o", made], check=True)
+text.unlink()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small", "gpu")
+def test_what_is_carried_along_is_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiler(device: Any, source: Path, options: Sequence[str]) -> list[str]:
+        assert (device.arch, device.cupy) == ("sm_90", None)
+        return [sys.executable, "-c", COMPILER, str(source), *options]
+
+    given = SimpleNamespace(arch="sm_90", units=17, quick=True, only="ring_allgather", jobs=2)
+    with monkeypatch.context() as here:
+        here.setattr(measured_machine, "compile_command", compiler)
+        size = prepare.build(given, carried.MADE)  # type: ignore[arg-type]
+    assert 0 < size < carried.MOST and not list(carried.MADE.rglob("*.h"))
+
+    def compiled(*_: Any, **options: Any) -> Any:
+        raise AssertionError("a plan or a kernel was compiled")
+
+    built = sys.modules["cupy"].RawModule
+    monkeypatch.setattr(
+        sys.modules["cupy"], "RawModule", lambda path="", **o: built(path=path) if path else compiled()
+    )
+    monkeypatch.setattr(cases, "compile_text", compiled)
+    monkeypatch.setattr("hccc.runtime.cpu.build_library", compiled)
+    got, _ = run(tmp_path / "r", "--only", "ring_allgather")
+    assert [c["wrong"] for c in got["checks"]] == [0, 0]
+    assert got["cells"] and all(c["same"] for c in got["cells"])
+    assert not any("carried" in note for note in got["notes"])
+
+
+def test_what_is_carried_is_of_this_checkout_and_gpu(tmp_path: Path) -> None:
+    wanted = carried.Manifest("1", "sm_90", 132, quick=False, only="")
+    assert "nothing is carried" in str(carried.load(wanted, tmp_path))
+    made = cases.GpuCases((("a", None),), (), (), (), ("large",))
+    carried.save(made, wanted, tmp_path)
+    got = carried.load(wanted, tmp_path)
+    assert isinstance(got, cases.GpuCases) and (got.checks, got.large) == (made.checks, made.large)
+    changed = carried.Manifest("2", "sm_90", 132, quick=False, only="")
+    assert "has changed since" in str(carried.load(changed, tmp_path))
+    other = carried.Manifest("1", "sm_100", 148, quick=True, only="ring")
+    said = (
+        "sm_90 with 132 units, this run is of sm_100 with 148 units, --quick, programs with 'ring'"
+    )
+    assert said in str(carried.load(other, tmp_path))
+
+
+@pytest.mark.quick(0)
+def test_bodies_are_a_primitive_a_rank() -> None:
+    found = list(cases.bodies(132, "body"))
+    names = list(dict.fromkeys(case.name for case in found))
+    assert names == ["body 1 to 7", "body 2 to 2", "body 4 to 4", "body 8 to 8", "body 9 to 9"]
+    for case in found:
+        k, d = int(case.name.split()[1]), int(case.name.split()[3])
+        counts = set(
+            zip(case.plan.src.counts().tolist(), case.plan.dst.counts().tolist(), strict=True)
+        )
+        assert counts == (
+            {(1, 7), (1, 1)} if k == 1 else {(k, d)}
+        )  # out of place the own block, too
+        assert cases.grid_blocks(case.plan) <= 132
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_bodies_on_the_cpu(tmp_path: Path) -> None:
+    got, page = run(tmp_path / "r", "--device", "cpu", "--only", "body 2")
+    assert {(b["name"], b["dtype"]) for b in got["bodies"]} == {
+        ("body 2 to 2", "float32"),
+        ("body 2 to 2", "bfloat16"),
+    }
+    blocks = [b["blocks"] for b in got["bodies"][::2]]
+    assert blocks == sorted(set(blocks)) and len(blocks) > 2
+    # Two ranks read two halves of a buffer and write two: four buffers.
+    assert all(b["issued"] == 4 * 40960 for b in got["bodies"])
+    assert "## Bodies" in page and "40 KiB a rank" in page
 
 
 def test_sizes_are_from_8_bytes_to_1_gib() -> None:
