@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.gpu import carried, cases, communicators, estimate, two_ranks
 from benchmarks.gpu.cases import DTYPE, OP, GpuCase, GpuCases, GpuSettings
+from benchmarks.gpu.constants import ConstantTimes
 from benchmarks.gpu.data import UNWRITTEN, memory, same
 from benchmarks.gpu.measured_machine import (
     GpuMachine,
@@ -141,6 +142,23 @@ class GpuBench:
             return
         print(f"{name}: {wrong} wrong elements")
         self.results.checks.append(Check(name, sizes, wrong))
+
+    # Constants
+
+    def constants(self, budget: Budget) -> None:
+        """Measures the times of which estimates are made."""
+        machine, what = self.machine, "constants"
+        if not isinstance(machine, GpuMachine) or machine.device.hip:
+            self.results.notes.append(f"{what}: they are those of NVIDIA's GPUs")
+            return
+        if not self.going_on(budget, what):
+            return
+        try:
+            for found in ConstantTimes(machine, self.place).all():
+                print(f"{found.what}: {found.time.median:.3f} µs")
+                self.results.constants.append(found)
+        except Exception as error:  # of CuPy, the compiler or the driver: other parts go on
+            self.results.notes.append(f"{what}: {error}")
 
     # Communicators
 
@@ -336,6 +354,7 @@ def main(words: Sequence[str]) -> int:
         parts = (
             (bench.check_examples, "correctness"),
             (bench.communicators, "communicators"),
+            (bench.constants, "constants"),
             (bench.bodies, "bodies"),
             (bench.sweep, "sizes"),
             (bench.time_all, "interpreter"),

@@ -37,6 +37,7 @@ BODY_BLOCKS = (9, 18, 36, 72, 126)
 SHARES = {  # seconds that a part may take of a run; what is not done by then is left out
     "correctness": 80.0,
     "communicators": 60.0,
+    "constants": 30.0,
     "bodies": 60.0,
     "sizes": 100.0,
     "interpreter": 80.0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.gpu import carried, cases
+from benchmarks.gpu import carried, cases, constants
 from benchmarks.gpu.cases import GpuCase, GpuCases, GpuSettings
 from benchmarks.gpu.measured_machine import KernelKind
 from hccc.runtime.measure import perf
@@ -23,6 +23,7 @@ BURST_S = 1.5e-3  # before each burst: the long copy, tables
 LOAD_S = 0.1  # of a kernel that is carried along
 SHARED_S = 8.0  # of two processes that start, meet and take turns on the GPU
 KINDS_OF_HANDLES = ("legacy", "descriptor", "fabric")
+CONSTANTS_S = 10.0
 START_S = 20.0  # Python, CuPy's context, plans that are carried along
 COMPILE_S = 50.0  # more where plans are compiled there: loops, for the first time
 SPARE = 7 / 8  # of the budget may be planned
@@ -93,6 +94,7 @@ def pieces(settings: GpuSettings, found: GpuCases, *, built: bool) -> Iterator[P
             "two ranks, as processes and as threads",
             SHARED_S * (len(KINDS_OF_HANDLES) + 2),
         ),
+        "constants": (f"{len(constants.KINDS)} kinds, and launches", CONSTANTS_S),
         "bodies": (f"{len(found.bodies)} plans of a primitive a rank", bodies),
         "sizes": (f"{len(found.swept)} plans at {n} sizes, and NCCL", sweep),
         "interpreter": (f"{len(found.timed)} plans in every micro-batch and window", grid),

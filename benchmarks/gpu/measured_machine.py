@@ -172,7 +172,7 @@ class GpuKernel(CudaLauncher):
             launch()
             event.record()
         try:
-            return _elapsed(cuda, events, lambda: self._check_fault(request))
+            return elapsed(cuda, events, lambda: self._check_fault(request))
         except LaunchError:
             self.reset()
             raise
@@ -313,7 +313,8 @@ def _pads(cupy: Any) -> tuple[Any, Any]:
     return cupy.empty(STALL, np.uint8), cupy.empty(STALL, np.uint8)
 
 
-def _elapsed(cuda: Any, events: Sequence[Any], check: Callable[[], None]) -> list[float]:
+def elapsed(cuda: Any, events: Sequence[Any], check: Callable[[], None]) -> list[float]:
+    """Waits for the last event, and returns the seconds from each to the next."""
     events[-1].synchronize()
     check()
     return [float(cuda.get_elapsed_time(a, b)) * 1e-3 for a, b in pairwise(events)]
@@ -411,7 +412,7 @@ class NcclLibrary:
                 source.data.ptr, target.data.ptr, size // width, kind, nccl.NCCL_SUM, stream
             )
             event.record()
-        return _elapsed(cuda, events, lambda: None)
+        return elapsed(cuda, events, lambda: None)
 
 
 class GpuMachine:
@@ -471,7 +472,7 @@ class GpuMachine:
         for event in events[1:]:
             target.data.copy_from_device_async(source.data, size)
             event.record()
-        return _elapsed(cuda, events, lambda: None)
+        return elapsed(cuda, events, lambda: None)
 
     def library(self) -> NcclLibrary | None:
         """Returns NCCL through CuPy."""

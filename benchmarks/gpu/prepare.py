@@ -49,7 +49,7 @@ def build(given: argparse.Namespace, place: Path) -> int:
     Raises:
         RuntimeError: a kernel does not build.
     """
-    from benchmarks.gpu import carried, cases
+    from benchmarks.gpu import carried, cases, constants
     from benchmarks.gpu.measured_machine import TargetKernel
     from hccc.runtime.cuda import CudaDevice
     from hccc.runtime.request import LaunchRequest
@@ -70,6 +70,9 @@ def build(given: argparse.Namespace, place: Path) -> int:
         for k, _ in enumerate(pool.map(one, wanted), 1):
             print(f"\r{k} of {len(wanted)} kernels", end="", flush=True, file=sys.stderr)
     print(file=sys.stderr)
+    subprocess.run(
+        constants.command(given.arch, constants.carried_file(place, given.arch)), check=True
+    )
     carried.save(found, manifest, place)
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
@@ -89,7 +92,7 @@ def main(words: Sequence[str]) -> int:
         from benchmarks.gpu.carried import MADE, MOST
 
         size = build(given, MADE)
-    except RuntimeError as error:
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         print(f"benchmarks/gpu: {error}", file=sys.stderr)
         return 1
     print(f"{MADE} has {size / 2**20:.1f} MiB, at most {MOST >> 20} can be carried along")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.gpu.communicators import SharedResult
+from benchmarks.gpu.constants import ConstantTime
 from benchmarks.gpu.timing import Sample
 
 
@@ -110,6 +111,7 @@ class GpuResults:
     checks: list[Check] = field(default_factory=list)
     copies: list[CopyPoint] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
+    constants: list[ConstantTime] = field(default_factory=list)
     bodies: list[BodyPoint] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     libraries: list[LibraryPoint] = field(default_factory=list)
@@ -154,6 +156,7 @@ def page(r: GpuResults) -> str:
         _checks(r.checks),
         "Plain copies in device memory, reads and writes counted:",
         _table(("bytes", "µs", "GB/s"), [_copy(c) for c in r.copies]),
+        *_constants(r.constants),
         *_bodies(r.bodies),
         LEGEND,
         *(_section(r, size) for size in sorted({c.size for c in r.cells})),
@@ -218,6 +221,17 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
         f"{c.issued / c.floor:.2f}",
         "yes" if c.same else "NO",
     )
+
+
+def _constants(found: Sequence[ConstantTime]) -> list[str]:
+    """Writes the constants of estimates."""
+    if not found:
+        return []
+    rows = [
+        (c.what, *(f"{t:.3f}" for t in (c.time.median, c.time.low, c.time.high))) for c in found
+    ]
+    said = "## Constants\n\nOf one GPU: what crosses links to others takes longer."
+    return [f"{said}\n\n{_table(('', 'µs', 'quartile', 'quartile'), rows)}"]
 
 
 def _bodies(points: Sequence[BodyPoint]) -> list[str]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.gpu import (
     carried,
     cases,
+    constants,
     data,
     estimate,
     interpreter,
@@ -25,9 +30,13 @@ from benchmarks.gpu import (
     timing,
 )
 from benchmarks.gpu import run as script
+from hccc.runtime.ptx.arrays import Arrays
+from hccc.runtime.ptx.machine import PtxKernel, PtxLaunch
 from hccc.runtime.request import LaunchRequest
 from tests.benchmarks.fake_cupy import fake_cupy
 from tests.runtime.handwritten import PROGRAMS
+
+CONSTANT = constants.ConstantTime("a load", timing.Sample(0.25, 0.2, 0.3, 6))
 
 
 @pytest.fixture
@@ -52,6 +61,9 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
     monkeypatch.setattr(measured_machine, "STALL", 1 << 16)
     monkeypatch.setattr(carried, "MADE", tmp_path / "made")
+    monkeypatch.setattr(constants, "command", lambda *_: ["true"])
+    monkeypatch.setattr(constants.ConstantTimes, "__init__", lambda *_: None)
+    monkeypatch.setattr(constants.ConstantTimes, "all", lambda _: iter([CONSTANT]))
     yield
     measured_machine._pads.cache_clear()
 
@@ -81,6 +93,7 @@ def test_on_the_cpu(tmp_path: Path) -> None:
     assert "64 KiB a rank" in page and "2 programs checked" in page
     assert not got["points"] and got["notes"] == [
         "ranks of a communicator: no nvcc, so nothing was built for them",
+        "constants: they are those of NVIDIA's GPUs",
         "NCCL was not found",
     ]
 
@@ -96,6 +109,7 @@ def test_with_a_gpu(tmp_path: Path) -> None:
     assert channels == {"none": (16, 2), "auto": (24, 1)}
     assert got["cells"] and all(c["same"] for c in got["cells"])
     assert "interpreted: 64 registers" in page
+    assert "## Constants" in page and "| a load | 0.250 | 0.200 | 0.300 |" in page
     # One node: nothing is mixed. Eight bytes are no more than one float or four for 8 ranks.
     swept = {(p["transport"], p["dtype"], p["size"]) for p in got["points"]}
     assert swept == set(product(("direct", "staged"), ("float32", "bfloat16"), (8, 32768)))
@@ -278,9 +292,8 @@ def test_what_is_carried_along_is_not_compiled(
         raise AssertionError("a plan or a kernel was compiled")
 
     built = sys.modules["cupy"].RawModule
-    monkeypatch.setattr(
-        sys.modules["cupy"], "RawModule", lambda path="", **o: built(path=path) if path else compiled()
-    )
+    only_built = lambda path="", **_: built(path=path) if path else compiled()  # noqa: E731
+    monkeypatch.setattr(sys.modules["cupy"], "RawModule", only_built)
     monkeypatch.setattr(cases, "compile_text", compiled)
     monkeypatch.setattr("hccc.runtime.cpu.build_library", compiled)
     got, _ = run(tmp_path / "r", "--only", "ring_allgather")
@@ -303,6 +316,35 @@ def test_what_is_carried_is_of_this_checkout_and_gpu(tmp_path: Path) -> None:
         "sm_90 with 132 units, this run is of sm_100 with 148 units, --quick, programs with 'ring'"
     )
     assert said in str(carried.load(other, tmp_path))
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.slow
+def test_constants_do_what_they_time(tmp_path: Path) -> None:
+    """nvcc's text of each kind, run by the machine for PTX: as often as said, without a fault."""
+    text = tmp_path / "constants.ptx"
+    command = constants.command("sm_90", text)
+    subprocess.run(["-ptx" if x == "-cubin" else x for x in command], check=True)
+    kernel, arrays = PtxKernel(text.read_text(), constants.KERNEL), Arrays()
+    for number, kind in enumerate(constants.KINDS):
+        few = replace(kind, times=5)
+        words = arrays.asarray(constants.cycle())
+        host = arrays.asarray(constants.cycle()[: constants.REACH])
+        room, out = arrays.zeros(constants.ROOM, np.uint8), arrays.zeros(4, np.uint64)
+        pointers = [a.data.ptr for a in (words, host, room, out)]
+        params = struct.pack("4Q2i", *pointers, number, few.times)
+        launch = PtxLaunch(params, few.blocks, 1, few.threads, 0)
+        assert kernel.run([launch], arrays.regions(), seed=1) is None, kind.name
+        assert constants.one(few, out) > 0, kind.name
+        flags = words[constants.REACH :: constants.FAR].tolist()
+        assert flags == ([5, 5] if kind.name == "HOP" else [0, 0]), kind.name
+        stored = {"FENCE_4K": 4 << 10, "FENCE_64K": 64 << 10}.get(kind.name, 0)
+        assert np.count_nonzero(room) * 4 == stored, kind.name
+        chased = kind.name in ("LOAD", "ACQUIRE", "HOST_LOAD")
+        assert int(out[3]) == (constants.reached(5) if chased else 0), kind.name
+        if chased:
+            with pytest.raises(ValueError, match="it ended at"):
+                constants.one(replace(few, times=6), out)
 
 
 @pytest.mark.quick(0)
