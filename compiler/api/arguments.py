@@ -14,7 +14,7 @@ from hccc.driver.inputs import ClusterInput, Input, JobInput, opened
 from hccc.driver.load import load
 from hccc.driver.options import Options, check_integer
 from hccc.ir.collective import OpType, collective_named
-from hccc.ir.job import Job
+from hccc.ir.job import Job, VendorClusters
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -106,9 +106,12 @@ def simulated(
 
 
 def job_and_cluster(
-    given: str | Path | Source | Job, cluster: Cluster | None
+    given: str | Path | Source | Job,
+    cluster: Cluster | None,
+    clusters: VendorClusters | None = None,
 ) -> tuple[Job, Topology | None]:
-    """Returns a job, read and checked, and the cluster, if one is given.
+    """Returns a job, read and checked, and the cluster, if one is given; clusters: of a text where
+    none is.
 
     Raises:
         UserError: E407 it is no job; what `job_of` raises.
@@ -117,7 +120,7 @@ def job_and_cluster(
     if not isinstance(what, JobInput):
         name = inputs.name_of(what)
         raise fail("E407", f"{name}: not a job", help="`hccc builtin hetccl` writes one")
-    return inputs.job_of(what, where), where
+    return inputs.job_of(what, where, clusters), where
 
 
 def job_on(given: Job, cluster: Cluster | None) -> tuple[Job, Topology]:

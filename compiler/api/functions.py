@@ -42,6 +42,8 @@ from hccc.base.diagnostics import Source, fail
 from hccc.base.progress import OnPhase, reporting, tell
 from hccc.driver import assumed, inputs
 from hccc.driver.compiled import Compiled, LoadedDirectory
+from hccc.driver.facts import title
+from hccc.driver.inputs import JobInput, opened
 from hccc.driver.load import check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer, check_size
 from hccc.driver.pass_manager import OnPass, watching
@@ -55,7 +57,7 @@ from hccc.proofs.prove import check_plan
 # Simulating, drawing and writing import SciPy, Matplotlib, Jinja: twice the time to start.
 if TYPE_CHECKING:
     from hccc.driver.outputs import Written
-    from hccc.launch.measure import Measurement
+    from hccc.launch.measure import Measurement, RunOptions
     from hccc.pictures.canvas import Picture
     from hccc.predict.balance import Speed
     from hccc.predict.bounds import Bounds
@@ -531,7 +533,7 @@ def write(
 @python_words
 @reporting
 def run(
-    algorithm: Given,
+    algorithm: Given | Job,
     sizes: Sizes | int | str = DEFAULT_SIZE,
     *,
     dtype: str | Sequence[str] = "float32",
@@ -544,6 +546,7 @@ def run(
     device: str = "cpu",
     skew: str | None = None,
     timeout: float = 30.0,
+    vendors: str | None = None,
     cluster: Cluster | None = None,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
@@ -553,7 +556,7 @@ def run(
 
     Args:
         algorithm: what `simulate` takes. Of a directory of kernels the files must be what its plan
-            emits.
+            emits. Of a job each rank is a process of its own.
         sizes: bytes of a call, one or a range.
         dtype, op: one or several; every pair that there can be is run.
         launches, warmups: that are timed, and before them.
@@ -563,6 +566,7 @@ def run(
         device: "cpu", "cuda" or "hip".
         skew: of the lengths of an uneven collective's blocks.
         timeout: seconds that a launch may wait; 0: for ever.
+        vendors: of a job whose libraries serve the ranks, in their order: "mpich:4,own:2".
         cluster: None for this host, or for common nodes of GPUs where the device is one.
 
     Raises:
@@ -592,9 +596,31 @@ def run(
         skew=skew,
         timeout=timeout,
     )
+    what = algorithm if isinstance(algorithm, Compiled) else opened(algorithm)
+    if isinstance(what, JobInput):
+        _check_of_job(device=device != "cpu", skew=skew, options=options)
+        return _run_job(what.job, wanted, vendors, cluster)
+    if vendors is not None:
+        raise fail("E416", "vendors has no effect: this is no job", help="leave it out")
     options = options or Options(sizes=span.text)
-    compiled = compiled_of(algorithm, cluster, options, [device])
-    return Measurement(compiled.catalogue, tuple(measure(compiled, wanted)))
+    compiled = compiled_of(what, cluster, options, [device])
+    return Measurement(title(compiled.catalogue), tuple(measure(compiled, wanted)))
+
+
+def _run_job(
+    given: Source | Job, options: RunOptions, said: str | None, cluster: Cluster | None
+) -> Measurement:
+    """Runs a job. Raises as `run`."""
+    from hccc.launch.job_runs import clusters_of, measure_job, vendor_of_ranks, vendors_of
+    from hccc.launch.measure import Measurement
+
+    try:
+        vendors = vendors_of(said) if said else ()
+    except ValueError as error:
+        raise fail("E473", f"vendors: {error}", help='"mpich:4,own:2"') from None
+    job, where = job_and_cluster(given, cluster, clusters_of(vendors) if vendors else None)
+    rows = measure_job(job, options, vendor_of_ranks(vendors, job.clusters), where)
+    return Measurement(f"{job.name}: {job.collective.title}", tuple(rows))
 
 
 def common_cluster(program: Program) -> Topology:

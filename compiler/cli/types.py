@@ -234,9 +234,6 @@ class Operations(Words):
         return super().convert(value, param, ctx)
 
 
-_MOST_RANKS = 1 << 16  # `ir/limits.MAX_RANKS`
-
-
 class RanksOfVendors(click.ParamType[tuple[tuple[str, str, int], ...]]):
     """A comma list of vendors' libraries, each with its number of ranks: `mpich:4,own:2`, or with
     its file: `mpich=/opt/lib/libmpi_abi.so.1:4`."""
@@ -249,14 +246,12 @@ class RanksOfVendors(click.ParamType[tuple[tuple[str, str, int], ...]]):
         """Returns (vendor, file or "", ranks) in the order given."""
         if isinstance(value, tuple):
             return value
-        found = []
-        for word in str(value).split(","):
-            what, _, count = word.strip().rpartition(":")
-            name, _, file = what.partition("=")
-            if not (name.isidentifier() and count.isdecimal() and 0 < int(count) <= _MOST_RANKS):
-                self.fail(f"{word!r} is no vendor with its ranks, as mpich:4", param, ctx)
-            found.append((name.lower(), file, int(count)))
-        return tuple(found)
+        from hccc.launch.job_runs import vendors_of
+
+        try:
+            return tuple(vendors_of(str(value)))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class ShippedFile(File):

@@ -10,19 +10,37 @@ from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
 from hccc.ir import job_json
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
+from hccc.ir.topology import Topology
 from hccc.launch.hosts import hosts_of
 from hccc.launch.measure import RunOptions, bounded, told_rows
 from hccc.launch.processes import RankProcesses, shared_out, task_of
 from hccc.launch.remote import Shell
+from hccc.predict.jobs import micro_batches
 from hccc.runtime.build import pairs
-from hccc.runtime.job.loaded import MicroBatches
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.perf import PerfRow, Ranks, SizeSchedule
 
 # A vendor, its library's file or "", and how many ranks it serves.
 Vendors = Sequence[tuple[str, str, int]]
+MOST_RANKS = 1 << 16  # `ir/limits.MAX_RANKS`
 OPS = ("sum", "prod", "max", "min", "avg", "band", "bor", "bxor", "land", "lor")
+
+
+def vendors_of(text: str) -> Vendors:
+    """Reads `mpich:4,own:2`, or with a library's file `mpich=/opt/lib/libmpi_abi.so.1:4`.
+
+    Raises:
+        ValueError: a word of it is something else.
+    """
+    found = []
+    for word in text.split(","):
+        what, _, count = word.strip().rpartition(":")
+        name, _, file = what.partition("=")
+        if not (name.isidentifier() and count.isdecimal() and 0 < int(count) <= MOST_RANKS):
+            raise ValueError(f"{word!r} is no vendor with its ranks, as mpich:4")
+        found.append((name.lower(), file, int(count)))
+    return tuple(found)
 
 
 def clusters_of(vendors: Vendors) -> VendorClusters:
@@ -75,22 +93,26 @@ def measure_job(
     job: Job,
     options: RunOptions,
     vendors: tuple[tuple[str, str], ...],
-    micro_batches: MicroBatches,
+    topology: Topology | None = None,
 ) -> Iterator[PerfRow]:
-    """Starts the ranks; then yields a row for each type, reduction and size, measured on demand.
+    """Starts the ranks, each in a process unless the options say how many there are; then yields a
+    row for each type, reduction and size, measured on demand.
+
+    topology: says in how many micro-batches calls go; None: in one.
 
     Raises:
         UserError: ranks cannot start, or a call failed.
     """
     c, schedule = job.collective, schedule_of(options)
+    batches = micro_batches(job, topology, options.maxbytes) if topology else []
     hosts = hosts_of(options.hosts, c.n_ranks) if options.hosts else []
-    each = shared_out(c.n_ranks, options.procs, hosts)
+    each = shared_out(c.n_ranks, options.procs or (0 if hosts else c.n_ranks), hosts)
     sizes = bounded(c, schedule, options)
     task = replace(
         task_of(c, job.name, options.timeout),
         job=job_json.dumps(job),
         vendors=vendors,
-        micro_batches=tuple(micro_batches),
+        micro_batches=tuple(batches),
     )
     with ExitStack() as stack:
         processes = stack.enter_context(RankProcesses(task, each))

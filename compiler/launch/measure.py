@@ -22,7 +22,6 @@ from hccc.base.interruptible import interruptible
 from hccc.base.progress import far, tell
 from hccc.base.shown import brief, frame
 from hccc.driver.compiled import Compiled, LoadedDirectory
-from hccc.driver.facts import title
 from hccc.driver.outputs import kernels
 from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
@@ -173,9 +172,10 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What was measured of a library: a row for each type, reduction and size."""
+    """What was measured of a library or a job: a row for each type, reduction and size. title: what
+    it does."""
 
-    catalogue: Catalogue
+    title: str
     rows: tuple[PerfRow, ...]
 
     @property
@@ -185,7 +185,7 @@ class Measurement:
 
     def __repr__(self) -> str:
         rows = f"{len(self.rows)} row{'s' * (len(self.rows) != 1)}, {self.wrong} wrong"
-        return brief(self, f"{title(self.catalogue)}: {rows}")
+        return brief(self, f"{self.title}: {rows}")
 
     def __len__(self) -> int:
         return len(self.rows)

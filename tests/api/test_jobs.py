@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,13 @@ import hccc
 TEXT = """\
 HetCCLJob(OpType="Allgather", AlgoName="mine", nParts=1):
     for c in range(nClusters): homColl(c, allgather, part(0))
+"""
+WHOLE = """\
+HetCCLJob(OpType="Allreduce", AlgoName="whole", nParts=1):
+    for c in range(nClusters): homColl(c, reduce, part(0))
+    c2cRed(1, 0, part(0))
+    c2cCpy(0, 1, part(0))
+    for c in range(nClusters): homColl(c, broadcast, part(0))
 """
 SITE = "hetccl-pku-nvidia+v1"
 
@@ -82,3 +90,21 @@ def test_what_a_job_has_not_is_refused(job: hccc.Job, site: hccc.Topology) -> No
     with pytest.raises(hccc.UserError) as error:
         hccc.check(job, cluster="dgx-h100")
     assert error.value.problem.code == "E130"
+
+
+@pytest.mark.slow
+def test_a_job_runs_with_a_library_for_each_vendor(tmp_path: Path) -> None:
+    """A text has the vendor clusters that `vendors` says."""
+    file = tmp_path / "job.rccl"
+    file.write_text(WHOLE)
+    found = hccc.run(file, "4K", launches=2, warmups=1, vendors="own:2,own:1", op=["sum", "max"])
+    assert repr(found).startswith("<Measurement whole: Allreduce over 3 ranks: 2 rows, 0 wrong")
+    assert [row["redop"] for row in found.records()] == ["sum", "sum", "max", "max"]
+    for given, vendors, code in (
+        (file, "own:2,own", "E473"),
+        (file, None, "E482"),
+        ("ring_allreduce", "own:8", "E416"),
+    ):
+        with pytest.raises(hccc.UserError) as error:
+            hccc.run(given, "4K", vendors=vendors)
+        assert error.value.problem.code == code
