@@ -613,13 +613,15 @@ def _run_job(
     """Runs a job. Raises as `run`."""
     from hccc.launch.job_runs import clusters_of, measure_job, vendor_of_ranks, vendors_of
     from hccc.launch.measure import Measurement
+    from hccc.predict.jobs import micro_batches
 
     try:
         vendors = vendors_of(said) if said else ()
     except ValueError as error:
         raise fail("E473", f"vendors: {error}", help='"mpich:4,own:2"') from None
     job, where = job_and_cluster(given, cluster, clusters_of(vendors) if vendors else None)
-    rows = measure_job(job, options, vendor_of_ranks(vendors, job.clusters), where)
+    batches = micro_batches(job, where, options.maxbytes) if where else []
+    rows = measure_job(job, options, vendor_of_ranks(vendors, job.clusters), batches)
     return Measurement(f"{job.name}: {job.collective.title}", tuple(rows))
 
 

@@ -100,13 +100,15 @@ def run(
     from hccc.cli.tables import Table, of_job
     from hccc.launch.job_runs import measure_job, schedule_of
     from hccc.launch.measure import RunOptions
+    from hccc.predict.jobs import micro_batches
 
     job, topology, vendors = found
     n = job.collective.n_ranks
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
     wanted = replace(wanted, procs=wanted.procs or (0 if wanted.hosts else n))
+    batches = micro_batches(job, topology, wanted.maxbytes) if topology else []
     with progress():
-        rows = measure_job(job, wanted, vendors, topology)
+        rows = measure_job(job, wanted, vendors, batches)
         table = Table(of_job(job, wanted.where(n), vendors), schedule_of(wanted), as_json)
         for row in rows:
             table.add(row)

@@ -10,13 +10,12 @@ from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
 from hccc.ir import job_json
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
-from hccc.ir.topology import Topology
 from hccc.launch.hosts import hosts_of
 from hccc.launch.measure import RunOptions, bounded, told_rows
 from hccc.launch.processes import RankProcesses, shared_out, task_of
 from hccc.launch.remote import Shell
-from hccc.predict.jobs import micro_batches
 from hccc.runtime.build import pairs
+from hccc.runtime.job.loaded import MicroBatches
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.perf import PerfRow, Ranks, SizeSchedule
@@ -93,18 +92,15 @@ def measure_job(
     job: Job,
     options: RunOptions,
     vendors: tuple[tuple[str, str], ...],
-    topology: Topology | None = None,
+    micro_batches: MicroBatches,
 ) -> Iterator[PerfRow]:
     """Starts the ranks, each in a process unless the options say how many there are; then yields a
     row for each type, reduction and size, measured on demand.
-
-    topology: says in how many micro-batches calls go; None: in one.
 
     Raises:
         UserError: ranks cannot start, or a call failed.
     """
     c, schedule = job.collective, schedule_of(options)
-    batches = micro_batches(job, topology, options.maxbytes) if topology else []
     hosts = hosts_of(options.hosts, c.n_ranks) if options.hosts else []
     each = shared_out(c.n_ranks, options.procs or (0 if hosts else c.n_ranks), hosts)
     sizes = bounded(c, schedule, options)
@@ -112,7 +108,7 @@ def measure_job(
         task_of(c, job.name, options.timeout),
         job=job_json.dumps(job),
         vendors=vendors,
-        micro_batches=tuple(batches),
+        micro_batches=tuple(micro_batches),
     )
     with ExitStack() as stack:
         processes = stack.enter_context(RankProcesses(task, each))
