@@ -199,6 +199,7 @@ def test_a_table_without_a_rank_of_the_own_domain(network: str, tmp_path: Path) 
 # Skew. A machine with much else to do may not run a process for some tenths of a second.
 
 PATIENCE_MS = 1000
+LONG = 8 << 20  # bytes that take longer than a rank that is to die in between takes to notice
 
 
 @pytest.mark.parametrize(("ranks", "channels"), [slow(6, 1), slow(4, 64)])
@@ -261,8 +262,8 @@ def test_who_waits_for_long_leaves_the_cores_to_others(tmp_path: Path) -> None:
 def test_a_deadline_is_of_all_waits_of_a_launch(own: int, tmp_path: Path) -> None:
     """Others have waited 1.8 of 3 s for a rank to start when it dies in the middle of its launch:
     they leave after 3 s, not 3 s after that. A wait by itself may last for ever."""
-    world = Processes(ring(6), tmp_path)
-    launches = [Launch(100_000, micro_batch=16, delay=[1800 * (r == 2) for r in range(6)])]
+    world = Processes(ring(6), tmp_path, window=LONG)
+    launches = [Launch(LONG // 4, micro_batch=16, delay=[1800 * (r == 2) for r in range(6)])]
     more = [["dies=1"] if r == 2 else [] for r in range(6)]
     options = ("timeout_ms=0", "deadline_ms=3000", f"own_fault={own}")
     done = world.run([(r, 1) for r in range(6)], launches, *options, more=more)
@@ -287,8 +288,8 @@ def test_a_launch_begins_with_none_of_the_time_of_another(tmp_path: Path) -> Non
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("own", [0, 1])
 def test_a_rank_that_dies_is_reported_by_all_others(own: int, tmp_path: Path) -> None:
-    world = Processes(ring(6), tmp_path)
-    launches = [Launch(100_000, target=(1, 0), micro_batch=16), Launch(10)]
+    world = Processes(ring(6), tmp_path, window=LONG)
+    launches = [Launch(LONG // 4, target=(1, 0), micro_batch=16), Launch(10)]
     more = [["dies=1"] if r == 2 else [] for r in range(6)]
     groups = [(r, 1) for r in range(6)]
     done = world.run(groups, launches, "timeout_ms=500", f"own_fault={own}", more=more)
