@@ -13,7 +13,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from hccc.base.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail, of_command_line
 from hccc.base.sizes import size_of
 from hccc.emit.targets import CPU, CUDA, HIP
 from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Scheduler
@@ -153,18 +153,18 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value, name = getattr(self, option.name), option.name.replace("_", "-")
+            value, name = getattr(self, option.name), _said(option.name)
             if isinstance(value, StrEnum):
                 object.__setattr__(self, option.name, value := value.value)
             choices = option.metadata.get("choices")
             if choices and not (value is None is option.default):
                 _check_choice(name, value, choices, type(option.default))
             if (limits := option.metadata.get("range")) and value is not None:
-                check_integer(f"--{name}", value, *limits)
+                check_integer(name, value, *limits)
             if isinstance(option.default, str) and not isinstance(value, str):
-                raise fail("E410", f"--{name} {value!r} is not text")
+                raise fail("E410", f"{name} {value!r} is not text")
         if self.slots & (self.slots - 1):
-            raise fail("E410", f"--slots {self.slots} is not a power of two")
+            raise fail("E410", f"{_said('slots')} {self.slots} is not a power of two")
 
     @property
     def sums(self) -> Accumulate:
@@ -226,8 +226,14 @@ def check_size(name: str, value: object) -> int:
         raise fail("E410", f"{name}: {error}") from None
 
 
+def _said(field: str) -> str:
+    """Returns what messages call an option: `--max-sms` on the command line, `max_sms` in
+    Python."""
+    return f"--{field.replace('_', '-')}" if of_command_line.get() else field
+
+
 def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:
     text = value.name.lower() if isinstance(value, Transport) else value
     if not isinstance(value, kind if kind is Transport else str) or text not in choices:
         help = "Transport.AUTO, Transport.DIRECT or Transport.STAGED" if kind is Transport else None
-        raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}", help=help)
+        raise fail("E410", f"{name} {text!r} is not one of {', '.join(choices)}", help=help)

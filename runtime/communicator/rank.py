@@ -160,7 +160,7 @@ class CommunicatorRank:
 
     def load(
         self,
-        path: Path | Job,
+        path: Path | str | Job,
         dtypes: Sequence[str] = (),
         ops: Sequence[str] = ("sum",),
         *,
@@ -187,7 +187,7 @@ class CommunicatorRank:
             made = LoadedJob(self.handle, self.rank, path, vendor, file, micro_batches)
             self._jobs.insert(0, made)
             return
-        file_of = library_file(path, dtypes or ("float32",), ops, self.platform)
+        file_of = library_file(Path(path), dtypes or ("float32",), ops, self.platform)
         self._call("CommLoad", str(file_of.resolve()).encode())
 
     @property

@@ -120,3 +120,6 @@ def test_errors_speak_python() -> None:
     problem = caught.value.problem
     assert problem.code == "E424" and "--" not in f"{problem.message} {problem.help}"
     assert "cluster=" in f"{problem.message} {problem.help}"
+    for options, said in (({"scheduler": "x"}, "scheduler 'x' is"), ({"slots": 3}, "slots 3 is")):
+        with pytest.raises(hccc.UserError, match=rf"^error\[E410\]: {said} not "):
+            hccc.Options(**options)

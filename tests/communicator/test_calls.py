@@ -238,7 +238,7 @@ def test_bad_arguments_lose_nothing(sums: Path) -> None:
 def of_other_types(communicator: Communicator, sums: Path) -> bool:
     """Reduces what is no number, or a complex one, in both kinds of memory."""
     c, n = communicator, communicator.n_ranks
-    c.load(sums, ["bool", "uint16", "complex64", "complex128"], ["sum", "bxor", "land"])
+    c.load(str(sums), ["bool", "uint16", "complex64", "complex128"], ["sum", "bxor", "land"])
     for dtype, op in product(
         ("bool", "uint16", "complex64", "complex128"), ("sum", "bxor", "land")
     ):

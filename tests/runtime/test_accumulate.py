@@ -116,7 +116,9 @@ def test_each_has_its_statement() -> None:
 
 
 def test_other_names_are_refused() -> None:
-    with pytest.raises(UserError, match=r"--accumulate 'float8' is not one of float32, "):
+    with pytest.raises(
+        UserError, match=r"^error\[E410\]: accumulate 'float8' is not one of float32, "
+    ):
         Options(accumulate="float8")
     assert Options(accumulate=Accumulate.SAME).as_text()["accumulate"] == "same"
     assert "accumulate" not in Options().as_text()

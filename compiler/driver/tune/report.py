@@ -48,13 +48,15 @@ def range_lines(tuned: Tuned, names: Sequence[str]) -> Iterator[str]:
         structure, setting = tuned.candidates[tuned_range.candidate]
         blocks = tuned.plan(tuned_range.candidate).blocks_per_rank
         window = f", window {setting.window}" if setting.window else ""
-        cut = f"{setting.channels} channels{window}, grain {words.size(setting.grain)}"
+        cut = (
+            f"{words.count(setting.channels, 'channel')}{window}, grain {words.size(setting.grain)}"
+        )
         name = (
             f"{names[kernels.index(tuned.kernel(tuned_range.candidate))]}, "
             if len(names) > 1
             else ""
         )
-        line = f"{name}{blocks} SMs: {tuned.names[structure]}; {cut}"
+        line = f"{name}{words.count(blocks, 'SM')}: {tuned.names[structure]}; {cut}"
         yield f"{f'from {words.size(tuned_range.begin)}':<13} {line}"
 
 

@@ -59,12 +59,13 @@ KEYWORDS = {
     **{word: word.upper() for word in ("and", "or", "not")},
 }
 _STATEMENTS = "the language has assignments, `for ... in range(...)`, `if` and `transfer(...)`"
+_ALONE = "a program stands alone; for a script of Python's: `hccc launch -n RANKS SCRIPT`"
 NOT_OURS = {
     "while": "a program always terminates; use `for i in range(...):`",
     "break": "a loop runs to its end; guard its body with `if`",
     "continue": "guard the rest of the loop's body with `if`",
-    "import": "a program stands alone",
-    "from": "a program stands alone",
+    "import": _ALONE,
+    "from": _ALONE,
     "pass": "leave the block out",
     "is": "compare with `==`",
     "None": "everything is an integer or a list",
