@@ -324,7 +324,8 @@ def test_every_choice_is_known_where_it_is_made() -> None:
     assert {t.name for t in targets.TARGETS} == set(TARGETS)
     assert tuple(OUTPUTS) == tuple(Output)
     assert set(pass_manager.SCHEDULERS) == set(Scheduler)
-    assert set(sim.ALGORITHMS) == set(NcclAlgorithm) - {NcclAlgorithm.P2P}
+    asked_otherwise = {NcclAlgorithm.P2P, NcclAlgorithm.SYMMETRIC}  # --registered
+    assert set(sim.ALGORITHMS) == set(NcclAlgorithm) - asked_otherwise
     in_python = {"lengths"}  # a command line draws them: --skew
     assert set(cli_options.CALL) == {field.name for field in fields(Call)} - in_python
 
