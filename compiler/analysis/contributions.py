@@ -8,13 +8,14 @@ value.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.grouping import group
 from hccc.base.jit.compiled import njit
-from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.collective import Collective
 from hccc.ir.program import TRANSFER, Op, Program
 
@@ -24,6 +25,7 @@ SRC, DST, STEP, CHUNK, OP = map(FIELDS.index, ("src", "dst", "step", "chunk", "o
 OK, EMPTY_SOURCE, TWICE, EMPTY_TARGET, CLASH, MISSING = range(6)
 _READ, _REDUCE, _WRITE = 1, 2, 3
 _ONE = np.uint64(1)
+EVERY, LISTED = -1, -2
 Words = NDArray[np.uint64]
 
 
@@ -38,15 +40,50 @@ class SymbolicResult:
     rank: int
 
 
+class Ends(NamedTuple):
+    """Where chunks start, and where they must end.
+
+    start, target: i4[chunks] the rank, EVERY rank, or those LISTED for its row; per: chunks of a
+    row; has, wants: b1[rows, ranks] those listed; sums: b1[rows] whether ranks have pieces of a
+    sum; full: u8[rows, words] the pieces of a whole value.
+    """
+
+    start: I4
+    target: I4
+    per: int
+    has: B1
+    wants: B1
+    sums: B1
+    full: Words
+
+
 @njit(inline="always")
-def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bool) -> None:
+def piece_of(e: Ends, chunk: int, rank: int) -> int:
+    """Returns the number of the piece of `chunk` that `rank` starts with, 0 for a copy, or -1."""
+    start = e.start[chunk]
+    row = chunk // e.per
+    if start != rank and start != EVERY and not (start == LISTED and e.has[row, rank]):
+        return -1
+    return rank if e.sums[row] else 0
+
+
+@njit(inline="always")
+def is_wanted(e: Ends, chunk: int, rank: int) -> bool:
+    """Tells whether `rank` must end with `chunk`."""
+    target = e.target[chunk]
+    return target == rank or target == EVERY or (target == LISTED and e.wants[chunk // e.per, rank])
+
+
+@njit(inline="always")
+def _touch(state: Words, seen: I4, rank: int, chunk: int, e: Ends) -> None:
     """Gives `rank` its initial contribution of `chunk` when the chunk first gets there."""
     if seen[rank] == chunk:
         return
     seen[rank] = chunk
     state[rank] = 0
-    if start == rank or start < 0:
-        state[rank, 0 if single else rank >> 6] = _ONE << np.uint64(0 if single else rank & 63)
+    piece = piece_of(e, chunk, rank)
+    if piece >= 0:
+        state[rank, piece >> 6] = _ONE << np.uint64(piece & 63)
 
 
 @njit(inline="always")
@@ -85,13 +122,14 @@ def _apply(source: Words, target: Words, reduce: bool) -> None:
 
 
 @njit
-def _missing(
-    state: Words, seen: I4, chunk: int, start: int, target: int, full: Words, single: bool
-) -> int:
+def _missing(state: Words, seen: I4, chunk: int, e: Ends) -> int:
     """Returns the first rank that wants `chunk` and does not hold all of it, or -1."""
+    target, full = e.target[chunk], e.full[chunk // e.per]
     lo, hi = (0, len(seen)) if target < 0 else (target, target + 1)
     for r in range(lo, hi):
-        _touch(state, seen, r, chunk, start, single)
+        if not is_wanted(e, chunk, r):
+            continue
+        _touch(state, seen, r, chunk, e)
         lacking, held = np.uint64(0), state[r]
         for w in range(len(full)):
             lacking |= held[w] ^ full[w]
@@ -101,11 +139,9 @@ def _missing(
 
 
 @njit
-def _run(
-    ptr: I8, rows: I4, table: I4, start: I4, target: I4, full: Words, n_ranks: int, single: bool
-) -> tuple[int, int, int, int]:
+def _run(ptr: I8, rows: I4, table: I4, e: Ends, n_ranks: int) -> tuple[int, int, int, int]:
     """Runs every chunk; returns (code, row or chunk, clashing row, rank)."""
-    state = np.zeros((n_ranks, len(full)), np.uint64)
+    state = np.zeros((n_ranks, e.full.shape[1]), np.uint64)
     seen = np.full(n_ranks, -1, np.int32)
     stamp = np.full(n_ranks, -1, np.int32)
     kind, who = np.zeros(n_ranks, np.int32), np.zeros(n_ranks, np.int32)
@@ -117,8 +153,8 @@ def _run(
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
             s, d, step, reduces = table[i, SRC], table[i, DST], table[i, STEP], table[i, OP] == RRC
-            _touch(state, seen, s, c, start[c], single)
-            _touch(state, seen, d, c, start[c], single)
+            _touch(state, seen, s, c, e)
+            _touch(state, seen, d, c, e)
             clash = _access(stamp, kind, who, s, step, _READ, i)
             at = s
             if clash < 0:
@@ -132,7 +168,7 @@ def _run(
                 break
             _apply(state[s], state[d], reduces)
         if violation == OK and lost_chunk < 0:
-            lost_rank = _missing(state, seen, c, start[c], target[c], full, single)
+            lost_rank = _missing(state, seen, c, e)
             lost_chunk = c if lost_rank >= 0 else -1
     if code == OK and lost_chunk >= 0:
         return MISSING, lost_chunk, -1, lost_rank
@@ -145,20 +181,20 @@ def columns(program: Program) -> I4:
     return program.transfers.view(np.int32).reshape(len(program), len(FIELDS))
 
 
-def ends(c: Collective) -> tuple[I4, I4]:
-    """Returns the rank where each chunk starts, and the rank that must end with it: i4[chunks]
-    each.
-
-    The start is -1 if every rank has a piece, the end is -1 if every rank wants the chunk.
-    """
+def ends(c: Collective) -> Ends:
+    """Returns where the chunks of a collective, whose result is known, start and must end."""
+    if c.demand:
+        d, listed = c.demand, np.full(c.n_chunks, LISTED, np.int32)
+        return Ends(listed, listed, c.chunks_per_block, d.has, d.wants, d.sums, full_sets(c))
     chunks = np.arange(c.n_chunks, dtype=np.int64)
-    start = np.full(c.n_chunks, -1, np.int32)
+    start = np.full(c.n_chunks, EVERY, np.int32)
     if not c.reduces:
         start = c.source_of(chunks).astype(np.int32)
-    target = np.full(c.n_chunks, -1, np.int32)
+    target = np.full(c.n_chunks, EVERY, np.int32)
     if not c.all_want:
         target = c.target_of(chunks).astype(np.int32)
-    return start, target
+    none, sums = np.zeros((1, 1), np.bool_), np.array([c.reduces])
+    return Ends(start, target, c.n_chunks, none, none, sums, full_sets(c))
 
 
 def run(program: Program) -> SymbolicResult:
@@ -169,10 +205,8 @@ def run(program: Program) -> SymbolicResult:
     O(R²/8) bytes beside the table.
     """
     c, t = program.collective, program.transfers
-    start, target = ends(c)
     ptr, rows = group(t["chunk"], c.n_chunks)
-    full = full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64)
-    outcome = _run(ptr, rows, columns(program), start, target, full, c.n_ranks, not c.reduces)
+    outcome = _run(ptr, rows, columns(program), ends(c), c.n_ranks)
     return SymbolicResult(*(int(x) for x in outcome))
 
 
@@ -194,10 +228,12 @@ def completing(program: Program) -> U1:
     """Marks the transfers of a verified, reducing `program` that complete their destination's
     value.
 
-    No contribution is ever added twice there, so counting them is enough. O(transfers + chunks ·
-    R).
+    No contribution is ever added twice there, so counting them is enough. A custom collective has
+    no marks (`Plan.averages`). O(transfers + chunks · R).
     """
     c = program.collective
+    if c.demand:
+        return np.zeros(len(program), np.uint8)
     ptr, rows = group(program.transfers["chunk"], c.n_chunks)
     return _count(ptr, rows, columns(program), c.n_ranks)
 
@@ -209,13 +245,25 @@ def carried(program: Program, row: int) -> list[int]:
     """
     c, t = program.collective, program.transfers
     chunk = int(t["chunk"][row])
-    start = int(ends(c)[0][chunk])
-    held = {r: {r} for r in (range(c.n_ranks) if start < 0 else (start,))}
+    ranks = np.arange(c.n_ranks)
+    held = {r: {r} for r in np.flatnonzero(c.holds(ranks, np.full_like(ranks, chunk))).tolist()}
     for i in np.flatnonzero(t["chunk"][:row] == chunk).tolist():
         src, dst, _, _, _, op = t[i].tolist()
         new = held.get(src, set())
         held[dst] = held.get(dst, set()) | new if op == RRC else new
     return sorted(held.get(int(t["src"][row]), set()))
+
+
+def full_sets(c: Collective) -> Words:
+    """Returns the pieces of a whole value: u8[1, words], or u8[blocks, words] of a demand."""
+    if not c.demand:
+        return (full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64))[None]
+    sums, width = c.demand.sums, (c.n_ranks + 63) // 64 * 64 if c.reduces else 64
+    bits = np.zeros((len(sums), width), np.uint8)
+    bits[~sums, 0] = 1
+    if c.reduces:
+        bits[sums, : c.n_ranks] = c.demand.has[sums]
+    return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
 def full_set(n_ranks: int) -> Words:

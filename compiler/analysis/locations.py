@@ -14,7 +14,6 @@ import numpy as np
 
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, places
-from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard
 
@@ -60,7 +59,7 @@ def locate(plan: Plan, *, in_place: bool) -> Locations:
         buffer = np.full(len(slot), Buffer.INPUT, np.uint8)
         begin = _keys(rank, buffer, slot, base, offset, room)
         start[begin], start_rank[begin] = c.input_chunk(rank, slot), rank
-    if c.op is not OpType.CUSTOM:
+    if c.known:
         for rank, slot in _slots(outs):
             want[base[OUTPUT, rank] + slot] = c.output_chunk(rank, slot)
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE

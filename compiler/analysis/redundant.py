@@ -16,12 +16,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.analysis.contributions import DST, OP, RRC, SRC, columns, ends
+from hccc.analysis.contributions import (
+    DST,
+    OP,
+    RRC,
+    SRC,
+    Ends,
+    columns,
+    ends,
+    is_wanted,
+    piece_of,
+)
 from hccc.analysis.grouping import group
 from hccc.base.diagnostics import Problem
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
-from hccc.ir.collective import OpType
 from hccc.ir.hashing import GOLDEN, mixed
 from hccc.ir.program import Program
 
@@ -44,8 +53,7 @@ def redundant(program: Program) -> tuple[Problem, ...]:
 
     W201: a recv brings a rank the contents that it holds already. W202: nothing that the collective
     wants comes of a transfer's data. Each names its first transfer with its loop values, and the
-    number of transfers of the same line. A custom collective, whose result only its author knows,
-    has none. O(transfers + chunks), and one evaluation of the text a warning.
+    number of transfers of the same line. A collective of which nobody knows the result has none. O(transfers + chunks), and one evaluation of the text a warning.
     """
     use = uses(program)
     return tuple(
@@ -58,19 +66,17 @@ def redundant(program: Program) -> tuple[Problem, ...]:
 def uses(program: Program) -> U1:
     """Returns NEEDED, HELD or UNUSED for every transfer of a right program: u1[n]."""
     c, t = program.collective, program.transfers
-    if c.op is OpType.CUSTOM:
+    if not c.known:
         return np.zeros(len(t), np.uint8)
-    start, target = ends(c)
     ptr, rows = group(t["chunk"], c.n_chunks)
     numbers = mixed(np.arange(1, c.n_ranks + 1, dtype=np.uint64) * GOLDEN)
-    found: U1 = _uses(ptr, rows, columns(program), start, target, numbers)
+    found: U1 = _uses(ptr, rows, columns(program), ends(c), numbers)
     return found
 
 
 @njit
-def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[np.uint64]) -> U1:
-    """Computes `uses`. `start`, `target`: the rank a chunk starts at, must end at; -1 for every
-    rank."""
+def _uses(ptr: I8, rows: I4, table: I4, e: Ends, numbers: NDArray[np.uint64]) -> U1:
+    """Computes `uses`."""
     use = np.zeros(len(rows), np.uint8)
     held = np.zeros(len(numbers), np.uint64)
     needed = np.zeros(len(numbers), np.bool_)
@@ -82,8 +88,9 @@ def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[
             for r in (s, d):
                 if seen[r] != c:
                     seen[r] = c
-                    held[r] = numbers[r] if start[c] < 0 or start[c] == r else np.uint64(0)
-                    needed[r] = target[c] < 0 or target[c] == r
+                    piece = piece_of(e, c, r)
+                    held[r] = numbers[piece] if piece >= 0 else np.uint64(0)
+                    needed[r] = is_wanted(e, c, r)
             if table[i, OP] == RRC:
                 held[d] ^= held[s]
             elif held[d] == held[s]:

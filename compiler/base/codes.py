@@ -67,6 +67,11 @@ TABLE = (
         "A function is assignments, and a `return` at its end.",
     ),
     Code("E016", "An assignment has more or fewer values than variables."),
+    Code(
+        "E017",
+        "A demand is not one: a line of it breaks its grammar, or names a rank that there is not.",
+        "A line says who has a block and who wants it: `0 -> 1-3`.",
+    ),
     Code("E030", "The text breaks the grammar of the cluster language."),
     Code("E031", "A character, a number or a string is not one of the cluster language."),
     Code("E032", "A bracket is never closed, closes nothing, or closes another kind."),

@@ -16,13 +16,15 @@ each cut into `chunks_per_block` chunks:
 | Scatter       | r·S + j             | root           | r              | R at root / 1            |
 | Alltoall      | (s·R + d)·S + j     | s              | d              | R / R                    |
 | SendRecv      | s·S + j             | s              | (s + 1) mod R  | 1 / 1                    |
-| custom        | r·B + j             | r              | nobody         | B / B, B = chunks / R    |
+| custom        | b·S + j             | its `Demand`   | its `Demand`   | those it has / wants     |
+| unknown       | r·B + j             | r              | nobody         | B / B, B = chunks / R    |
 
 R ranks, S chunks per block, 0 <= j < S. SendRecv is nccl-tests' sendrecv_perf.
 Allgatherv, Reducescatterv, Gatherv, Scatterv and Alltoallv are `uneven`: the same chunks, but every
 block of chunk ids has a length and in each user buffer a place of its own, given by a call.
-`custom` is for MSCCL XML with an unknown result; programs cannot name it. Its values may go from
-any slot to any other, so all chunks have one length: each is a block of its own.
+`custom` is a demand of one's own (`ir/demand`), out of place only; without one it is for MSCCL XML
+with an unknown result, which programs cannot name. That one's values may go from any slot to any
+other, so all chunks have one length: each is a block of its own.
 In place means, as in NCCL, that the smaller user buffer lies inside the larger one (Allgather,
 Reducescatter, Gather, Scatter) or that both are the same memory (all others).
 """
@@ -35,6 +37,7 @@ import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I8
+from hccc.ir.demand import Demand, receive_slots, send_slots
 from hccc.ir.op_type import NAMES
 from hccc.ir.op_type import PROGRAMMABLE as PROGRAMMABLE
 from hccc.ir.op_type import UNEVEN as UNEVEN
@@ -86,7 +89,7 @@ class Collective:
 
     uneven: whether every block has a length of its own, from 0 to `count` elements, known at the
     call. Chunks are those of blocks of `count` elements: the last of a shorter block are short or
-    empty. The vector methods take and return arrays (or ints) of any one shape.
+    empty. demand: of a custom collective, None where nobody knows its result. The vector methods take and return arrays (or ints) of any one shape.
     """
 
     op: OpType
@@ -94,6 +97,13 @@ class Collective:
     n_chunks: int
     root: int = 0
     uneven: bool = False
+    demand: Demand | None = None
+
+    @classmethod
+    def of(cls, demand: Demand, per_block: int = 1) -> Collective:
+        """Returns the collective that a demand asks for, with so many chunks in a block."""
+        chunks = len(demand) * per_block
+        return cls(OpType.CUSTOM, demand.n_ranks, chunks, demand=demand)
 
     @property
     def name(self) -> str:
@@ -112,9 +122,19 @@ class Collective:
         return self.n_chunks // self.chunks_per_block
 
     @property
+    def least_chunks(self) -> int:
+        """The number of blocks of chunk ids, of which `n_chunks` must be a multiple."""
+        return len(self.demand) if self.demand else block_count(self.op, self.n_ranks)
+
+    @property
+    def known(self) -> bool:
+        """Whether its result is known."""
+        return self.op is not OpType.CUSTOM or self.demand is not None
+
+    @property
     def reduces(self) -> bool:
         """Whether pieces are combined."""
-        return self.op in REDUCING
+        return self.op in REDUCING or (self.demand is not None and bool(self.demand.sums.any()))
 
     @property
     def rooted(self) -> bool:
@@ -124,9 +144,7 @@ class Collective:
     @property
     def chunks_per_block(self) -> int:
         """S, the number of chunks in a block of `count` elements."""
-        if self.op is OpType.CUSTOM:
-            return 1
-        return self.n_chunks // block_count(self.op, self.n_ranks)
+        return self.n_chunks // self.least_chunks if self.known else 1
 
     @property
     def chunks_per_rank(self) -> int:
@@ -134,7 +152,10 @@ class Collective:
         return self.n_chunks // self.n_ranks
 
     def source_of(self, chunk: I8) -> I8:
-        """Returns the rank where a chunk starts, for collectives that do not reduce."""
+        """Returns the rank where a chunk starts, for collectives that do not reduce; the first of
+        several that have copies."""
+        if self.demand:
+            return self.demand.source()[np.asarray(chunk) // self.chunks_per_block]
         if self.op is OpType.CUSTOM:
             return np.asarray(chunk) // self.chunks_per_rank
         block = np.asarray(chunk) // self.chunks_per_block
@@ -144,6 +165,9 @@ class Collective:
 
     def holds(self, rank: I8, chunk: I8) -> B1:
         """Tells whether `rank` starts with a piece of `chunk`."""
+        if self.demand:
+            of_demand: B1 = self.demand.has[np.asarray(chunk) // self.chunks_per_block, rank]
+            return of_demand
         if self.reduces:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
         return np.equal(self.source_of(chunk), rank)
@@ -164,15 +188,21 @@ class Collective:
 
     def wants(self, rank: I8, chunk: I8) -> B1:
         """Tells whether `rank` must end with the whole of `chunk`."""
+        if self.demand:
+            of_demand: B1 = self.demand.wants[np.asarray(chunk) // self.chunks_per_block, rank]
+            return of_demand
         if self.all_want:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
         if self.op is OpType.CUSTOM:
             return np.zeros(np.broadcast(rank, chunk).shape, np.bool_)
         return np.equal(self.target_of(chunk), rank)
 
-    def input_slot(self, chunk: I8) -> I8:
+    def input_slot(self, rank: I8, chunk: I8) -> I8:
         """Returns the slot of a chunk in the send buffer of a rank that holds it."""
         chunk = np.asarray(chunk)
+        if self.demand:
+            block, j = np.divmod(chunk, self.chunks_per_block)
+            return send_slots(self.demand).place[block, rank] * np.int64(self.chunks_per_block) + j
         if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
             return chunk % self.chunks_per_block
         if self.op is OpType.CUSTOM:
@@ -181,9 +211,12 @@ class Collective:
             return chunk % (self.n_ranks * self.chunks_per_block)
         return chunk
 
-    def output_slot(self, chunk: I8) -> I8:
+    def output_slot(self, rank: I8, chunk: I8) -> I8:
         """Returns the slot of a chunk in the receive buffer of a rank that wants it."""
         chunk, per = np.asarray(chunk), self.chunks_per_block
+        if self.demand:
+            place = receive_slots(self.demand).place[chunk // per, rank]
+            return place * np.int64(per) + chunk % per
         if self.op in (OpType.REDUCESCATTER, OpType.SCATTER, OpType.SENDRECV):
             return chunk % per
         if self.op is OpType.ALLTOALL:
@@ -192,6 +225,9 @@ class Collective:
 
     def input_chunk(self, rank: I8, slot: I8) -> I8:
         """Returns the chunk in slot `slot` of `rank`'s send buffer: the inverse of `input_slot`."""
+        if self.demand:
+            at, j = np.divmod(np.asarray(slot), self.chunks_per_block)
+            return send_slots(self.demand).block[at, rank] * np.int64(self.chunks_per_block) + j
         if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
             return np.asarray(rank) * self.chunks_per_block + slot
         if self.op is OpType.CUSTOM:
@@ -203,6 +239,9 @@ class Collective:
     def output_chunk(self, rank: I8, slot: I8) -> I8:
         """Returns the chunk that must end in slot `slot` of `rank`'s receive buffer."""
         rank, slot, per = np.asarray(rank), np.asarray(slot), self.chunks_per_block
+        if self.demand:
+            block = receive_slots(self.demand).block[slot // per, rank]
+            return block * np.int64(per) + slot % per
         if self.op in (OpType.REDUCESCATTER, OpType.SCATTER):
             return rank * per + slot
         if self.op is OpType.SENDRECV:
@@ -214,6 +253,8 @@ class Collective:
     def input_blocks(self, rank: int) -> int:
         """Returns the blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores
         it."""
+        if self.demand:
+            return int(send_slots(self.demand).count[rank])
         if self.op is OpType.CUSTOM:
             return self.chunks_per_rank
         if self.op in (OpType.REDUCESCATTER, OpType.ALLTOALL):
@@ -225,6 +266,8 @@ class Collective:
     def output_blocks(self, rank: int) -> int:
         """Returns the blocks of `count` elements in `rank`'s receive buffer; 0 where NCCL ignores
         it."""
+        if self.demand:
+            return int(receive_slots(self.demand).count[rank])
         if self.op is OpType.CUSTOM:
             return self.chunks_per_rank
         if self.op in (OpType.ALLGATHER, OpType.ALLTOALL):
@@ -235,6 +278,9 @@ class Collective:
 
     def most_blocks(self) -> int:
         """Returns the number of blocks in the largest buffer of any rank: nccl-tests' size."""
+        if self.demand:
+            d = self.demand
+            return int(max(send_slots(d).count.max(), receive_slots(d).count.max()))
         ranks = {self.root, (self.root + 1) % self.n_ranks}  # all but the root are alike
         return max(max(self.input_blocks(r), self.output_blocks(r)) for r in ranks)
 
@@ -252,6 +298,11 @@ class Collective:
         return 0
 
     @property
+    def has_in_place(self) -> bool:
+        """Whether calls can be in place: the buffers of a demand are never one memory."""
+        return self.demand is None
+
+    @property
     def swaps_in_place(self) -> bool:
         """Whether, in place, one slot holds one chunk at the start and another at the end."""
         return self.op in (OpType.ALLTOALL, OpType.SENDRECV)
@@ -261,6 +312,6 @@ class Collective:
         n = self.n_ranks
         if self.op is OpType.ALLREDUCE:
             return 2 * (n - 1) / n
-        if self.op in (OpType.BROADCAST, OpType.REDUCE, OpType.SENDRECV):
+        if self.op in (OpType.BROADCAST, OpType.REDUCE, OpType.SENDRECV) or self.demand:
             return 1.0
         return (n - 1) / n

@@ -21,7 +21,8 @@ DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tell
 def digest(plan: Plan) -> bytes:
     """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan).
 
-    A type of sums that is not the default comes last, so that it leaves other digests as they were.
+    A type of sums that is not the default comes last, so that it leaves other digests as they were;
+    so does a demand that there is not.
     """
     state = blake2b(digest_size=16)
     for field in fields(plan):
@@ -50,6 +51,7 @@ def _add(state: blake2b, value: object) -> None:
         state.update(value.tobytes())
     elif is_dataclass(value):
         for field in fields(value):
-            _add(state, getattr(value, field.name))
+            if field.name != "demand" or getattr(value, field.name) is not None:
+                _add(state, getattr(value, field.name))
     else:
         state.update(repr(value).encode() + b";")

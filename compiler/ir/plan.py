@@ -145,7 +145,7 @@ class Plan:
         contributions as out of place, and both add each once (`proofs/result`). O(size of Plan).
         """
         c = self.collective
-        if not c.reduces or not self.out_of_place or self.guard.any():
+        if not c.reduces or c.demand or not self.out_of_place or self.guard.any():
             return False
         carried = self.carried()
         return not bool((self.dst.buffer == Buffer.INPUT).any() or (carried == Buffer.INPUT).any())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8
-from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.limits import MAX_CHANNELS, MAX_RANKS, MAX_WARPS
 from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import IDENTIFIER, objection
@@ -93,7 +93,10 @@ def _header(plan: Plan) -> None:
     _require(bool(plan.modes), "E310", "in_place, out_of_place: the plan serves no call")
     power = plan.queue_slots & (plan.queue_slots - 1) == 0
     _require(power, "E310", f"queue_slots: {plan.queue_slots} is not a power of two")
-    blocks = block_count(c.op, c.n_ranks)
+    alike = c.demand is None or (c.op is OpType.CUSTOM and c.demand.n_ranks == c.n_ranks)
+    _require(alike, "E310", "collective.demand: of another collective, or of other ranks")
+    _require(c.demand is None or not plan.in_place, "E310", "in_place: a demand has no such calls")
+    blocks = c.least_chunks
     _require(
         c.n_chunks % blocks == 0,
         "E310",

@@ -25,6 +25,8 @@ from hccc.base.limits import PLAN_BYTES
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.choices import Accumulate
 from hccc.ir.collective import Collective, OpType, spelled
+from hccc.ir.demand import Demand, DemandFault
+from hccc.ir.demand import parse as parse_demand
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.names import source_name
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
@@ -75,6 +77,7 @@ def _fields(plan: Plan) -> Iterator[str]:
             "n_ranks": c.n_ranks,
             "n_chunks": c.n_chunks,
             "root": c.root,
+            **({"demand": c.demand.text()} if c.demand else {}),
         },
         "channels": plan.channels,
         "warps": plan.warps,
@@ -339,4 +342,12 @@ def _plan(data: Any) -> Plan:
 
 def _collective(c: dict[str, Any]) -> Collective:
     op, uneven = spelled(c["op"]) or (OpType(c["op"]), False)
-    return Collective(op, c["n_ranks"], c["n_chunks"], c["root"], uneven)
+    demand = _demand(c["demand"], c["n_ranks"]) if "demand" in c else None
+    return Collective(op, c["n_ranks"], c["n_chunks"], c["root"], uneven, demand)
+
+
+def _demand(text: str, n_ranks: int) -> Demand:
+    try:
+        return parse_demand(text, n_ranks)
+    except DemandFault as fault:
+        raise fail("E310", f"collective.demand: {fault.message}", help=fault.help) from None

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hccc.base.diagnostics import Note, Span
 from hccc.base.shown import brief
 from hccc.ir.arrays import frozen
-from hccc.ir.collective import Collective, block_count
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
 from hccc.ir.names import IDENTIFIER, objection
 
@@ -116,6 +116,7 @@ def lines(p: Program) -> Iterator[str]:
     """Prints the Program in the transfer language; parsing it gives the same Program."""
     c = p.collective
     root = f", Root={c.root}" if c.rooted else ""
+    root += f', Demand="{c.demand.text()}"' if c.demand else ""
     yield (
         f"def ResCCLAlgo(nRanks={c.n_ranks}, nChannels={p.channels}, nWarps={p.warps}, "
         f'AlgoName="{p.name}", OpType="{c.name}", GPUPerNode={p.gpus_per_node}, '
@@ -138,7 +139,10 @@ def _header_problems(p: Program) -> Iterator[str]:
     if not 1 <= c.n_ranks <= MAX_RANKS:
         yield f"{c.n_ranks:,} ranks are not 1 to {MAX_RANKS:,}"
         return
-    blocks = block_count(c.op, c.n_ranks)
+    if c.op is OpType.CUSTOM and (c.demand is None or c.demand.n_ranks != c.n_ranks):
+        yield "a custom collective has a demand of its ranks"
+        return
+    blocks = c.least_chunks
     if not 1 <= c.n_chunks <= MAX_CHUNKS or c.n_chunks % blocks:
         yield f"{c.n_chunks:,} chunks are no multiple of {blocks} up to {MAX_CHUNKS:,}"
     if not 0 <= c.root < c.n_ranks:

@@ -58,9 +58,15 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
     keys, slots = scratch
     buffer, slot = o.buffer.copy(), o.slot.copy()
     start, value = o.buffer == Buffer.START, o.buffer == Buffer.VALUE
-    buffer[start], slot[start] = Buffer.INPUT, c.input_slot(o.slot[start].astype(np.int64))
+    buffer[start], slot[start] = (
+        Buffer.INPUT,
+        c.input_slot(o.rank[start], o.slot[start].astype(np.int64)),
+    )
     home = value & c.wants(o.rank, o.slot)
-    buffer[home], slot[home] = Buffer.OUTPUT, c.output_slot(o.slot[home].astype(np.int64))
+    buffer[home], slot[home] = (
+        Buffer.OUTPUT,
+        c.output_slot(o.rank[home], o.slot[home].astype(np.int64)),
+    )
     away = value & ~home
     wanted = _key(c, o.rank[away], o.slot[away])
     at = np.searchsorted(keys, wanted)
@@ -73,24 +79,35 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
 def _own_copies(p: Primitives, c: Collective) -> Primitives:
     """Adds INPUT → OUTPUT copies of chunks that stay where they start; in a reduction, those of a
     rank that is alone."""
-    chunk = np.arange(c.n_chunks, dtype=np.int64)
-    if c.reduces and c.n_ranks > 1:
+    if c.reduces and c.n_ranks > 1 and not c.demand:
         return p
-    rank = np.zeros_like(chunk) if c.reduces else c.source_of(chunk)
-    stays = c.wants(rank, chunk)
-    rank, chunk = rank[stays], chunk[stays]
+    rank, chunk = _staying(c)
     written = p.dst.buffer == Buffer.OUTPUT
     width = c.n_chunks + 1
     done = np.isin(
-        rank * width + c.output_slot(chunk),
+        rank * width + c.output_slot(rank, chunk),
         p.dst.rank[written].astype(np.int64) * width + p.dst.slot[written],
     )
     rank, chunk = rank[~done], chunk[~done]
-    source, target = (Buffer.INPUT, c.input_slot(chunk)), (Buffer.OUTPUT, c.output_slot(chunk))
+    source = Buffer.INPUT, c.input_slot(rank, chunk)
+    target = Buffer.OUTPUT, c.output_slot(rank, chunk)
     # A rank that is alone may have to multiply what it has (`Plan.multiplies`).
-    guard = Guard.ALWAYS if c.reduces else Guard.OUT_OF_PLACE
+    guard = Guard.ALWAYS if c.reduces or c.demand else Guard.OUT_OF_PLACE
     copies = _Copies(rank, chunk, source, target, guard, first=False)
     return _with_copies(p, copies, p.deps.owner(), p.deps.index)
+
+
+def _staying(c: Collective) -> tuple[I8, I8]:
+    """Returns the ranks and the whole chunks that they both start and must end with."""
+    if c.demand:
+        blocks, ranks = np.nonzero(c.demand.has & c.demand.wants & ~c.demand.sums[:, None])
+        per = c.chunks_per_block
+        chunks = blocks[:, None] * per + np.arange(per)
+        return np.repeat(ranks, per), chunks.ravel()
+    chunk = np.arange(c.n_chunks, dtype=np.int64)
+    rank = np.zeros_like(chunk) if c.reduces else c.source_of(chunk)
+    stays = c.wants(rank, chunk)
+    return rank[stays], chunk[stays]
 
 
 def _stage(p: Primitives, c: Collective) -> Primitives:

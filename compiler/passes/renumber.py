@@ -83,7 +83,8 @@ def _operands(plan: Plan, old: Operands, new: Collective, number: I4, chunks: I8
         ((Buffer.OUTPUT,), plan.collective.output_chunk, new.output_slot),
     ):
         user = np.isin(old.buffer, buffers)
-        slot[user] = slot_of(chunks[chunk_of(rank[user], slot[user])])
+        chunk = chunks[chunk_of(rank[user], slot[user])]
+        slot[user] = slot_of(number[rank[user]], chunk)
     memory = old.buffer != Buffer.QUEUE
     rank[memory] = number[rank[memory]]
     return Operands(old.ptr, rank, old.buffer, slot)

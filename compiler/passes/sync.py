@@ -90,6 +90,7 @@ def sync(
         name=program.name,
         source=source,
         collective=program.collective,
+        in_place=program.collective.has_in_place,
         channels=program.channels,
         warps=program.warps,
         gpus_per_node=program.gpus_per_node,

@@ -6,6 +6,8 @@ plain Python to name the cause (kernel-protocol §6).
 
 from __future__ import annotations
 
+import numpy as np
+
 from hccc.analysis.contributions import (
     CLASH,
     EMPTY_SOURCE,
@@ -123,7 +125,7 @@ def _twice(p: Program, o: SymbolicResult) -> Problem:
 
 def _missing(p: Program, chunk: int, rank: int) -> Problem:
     held, _ = _replayed(p, chunk, len(p))
-    want = _start_set(p.collective, chunk)
+    want = set(_pieces(p.collective, chunk).values())
     have = held[rank]
     lacking = sorted(want - have)
     into = [i for i in _of_chunk(p, chunk) if p.transfers[i]["dst"] == rank]
@@ -147,12 +149,17 @@ def _of_chunk(p: Program, chunk: int) -> list[int]:
     return [int(i) for i in (p.transfers["chunk"] == chunk).nonzero()[0]]
 
 
-def _start_set(c: Collective, chunk: int) -> set[int]:
-    return set(range(c.n_ranks)) if c.reduces else {int(c.source_of(chunk))}  # type: ignore[arg-type]
+def _pieces(c: Collective, chunk: int) -> dict[int, int]:
+    """Returns the piece that each rank starts with, by the first rank that has it."""
+    ranks = np.arange(c.n_ranks)
+    start = np.flatnonzero(c.holds(ranks, np.full_like(ranks, chunk))).tolist()
+    copies = c.demand is not None and not c.demand.sums[chunk // c.chunks_per_block]
+    return {rank: start[0] if copies else rank for rank in start}
 
 
 def _starts_at(c: Collective, chunk: int) -> str:
-    return "every rank" if c.reduces else f"rank {min(_start_set(c, chunk))}"
+    found = sorted(_pieces(c, chunk))
+    return "every rank" if len(found) == c.n_ranks > 1 else _ranks(found)
 
 
 def _ranks(ranks: list[int]) -> str:
@@ -166,8 +173,8 @@ def _replayed(
 ) -> tuple[dict[int, set[int]], dict[tuple[int, int], int]]:
     """Replays one chunk up to row `end`: the pieces each rank holds, and the row that brought each
     piece."""
-    start = _start_set(p.collective, chunk)
-    held = {r: {r} & start for r in range(p.collective.n_ranks)}
+    start = _pieces(p.collective, chunk)
+    held = {r: {start[r]} if r in start else set[int]() for r in range(p.collective.n_ranks)}
     brought: dict[tuple[int, int], int] = {}
     for i in _of_chunk(p, chunk):
         if i >= end:

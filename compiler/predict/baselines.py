@@ -89,7 +89,7 @@ def alternatives(compiled: Compiled, topology: Topology, options: Options) -> li
     """
     found = [Alternative("hccc", "as compiled", lambda: compiled.plan, _as_it_is)]
     found += _nccl(compiled.plan, topology, options)
-    if compiled.plan.collective.op is not OpType.CUSTOM:
+    if compiled.plan.collective.known:
         found += _same_algorithm(compiled, topology, options)
     return found
 

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.components import Components, components
-from hccc.analysis.contributions import full_set
+from hccc.analysis.contributions import full_sets
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced, how, name
 from hccc.base.diagnostics import InternalError, UserError, fail
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, U1
-from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.proofs.proof import Proof
 
@@ -41,8 +40,9 @@ def result(plan: Plan) -> Proof:
     """Proves that `plan` computes its collective; it must have passed `deadlock` and `race`.
 
     Kernels take the length that a primitive moves from its `chunk`, so that must be the chunk it
-    moves; `plan_check` has checked that every slot on its path is as long. The chunks of a custom
-    collective all have one length, and the proof is only that nothing is read before it is written.
+    moves; `plan_check` has checked that every slot on its path is as long. Where nobody knows the
+    result, chunks all have one length, and the proof is only that nothing is read before it is
+    written.
 
     O(operands · R/64) time. Memory: the bitsets of one component at a time (`components`), mostly
     R²/8 bytes; where they do not fit `STATE_BYTES`, in several runs over ranges of words.
@@ -51,15 +51,15 @@ def result(plan: Plan) -> Proof:
         UserError E306: a primitive combines wrong values; E307: a receive slot ends wrong.
     """
     order = execution_order(plan, enforced(plan))
-    custom = plan.collective.op is OpType.CUSTOM
+    unknown = not plan.collective.known
     where: Locations | None = None
     for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
-        proved = _nothing_empty if custom else _prove
+        proved = _nothing_empty if unknown else _prove
         proved(plan, where, order, "in place" if in_place else "out of place")
     if where is None:
         raise InternalError("a plan that serves no call")
-    if custom:
+    if unknown:
         claim = "nothing is read before it is written; more only a custom collective's author knows"
         return Proof("result", claim, {"locations": where.total})
     detail: dict[str, int | str] = {
@@ -82,14 +82,17 @@ class _Stated(NamedTuple):
 
 
 class _Range(NamedTuple):
-    """The words of the bitsets that one run covers: `len(full)` of them, from word `lo`.
+    """The words of the bitsets that one run covers, from word `lo`.
 
-    full: u8[words] of a complete value; reduces: whether values are sums, with a bit for each rank.
+    full: u8[rows, words] of a complete value; sums: b1[rows] whether values are sums, with a bit
+    for each rank; per: chunks of a row; marked: whether primitives say where sums are complete.
     """
 
     lo: int
     full: Words
-    reduces: bool
+    sums: B1
+    per: int
+    marked: bool
 
 
 class _Values(NamedTuple):
@@ -123,16 +126,20 @@ def _first_empty(order: I4, where: Locations, written: B1) -> int:
 
 
 def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
-    reduces = plan.collective.reduces and plan.n_ranks > 1  # a rank alone has the whole
-    full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
+    c = plan.collective
+    full, sums = full_sets(c), np.array([c.reduces and plan.n_ranks > 1])  # alone: the whole
+    per, marked = c.n_chunks, c.demand is None
+    if c.demand:
+        sums, per = c.demand.sums, c.chunks_per_block
     split = components(plan, where, order)
     size = max(1, split.largest())
-    words = max(1, min(len(full), STATE_BYTES // (8 * size)))
+    width = full.shape[1]
+    words = max(1, min(width, STATE_BYTES // (8 * size)))
     position = np.empty(len(plan), np.int32)
     position[order] = np.arange(len(order), dtype=np.int32)
     stated = _Stated(plan.chunk, plan.final, position)
-    for lo in range(0, len(full), words):
-        seen = _Range(lo, full[lo : lo + words], reduces)
+    for lo in range(0, width, words):
+        seen = _Range(lo, full[:, lo : lo + words], sums, per, marked)
         code, i = _execute(split, where, stated, seen, size)
         if code > 0:
             raise fail("E306", f"{how}, {name(plan, int(i))} {_WHY[int(code)]}")
@@ -192,10 +199,10 @@ def _differ(a: Words, b: Words) -> bool:
 
 @njit
 def _run(
-    rows: I4, local: I4, where: Locations, stated: _Stated, values: _Values, full: Words
+    rows: I4, local: I4, where: Locations, stated: _Stated, values: _Values, seen: _Range
 ) -> tuple[int, int]:
     """Runs the primitives of one component; returns (code, primitive)."""
-    value = np.empty(len(full), np.uint64)
+    value = np.empty(seen.full.shape[1], np.uint64)
     for i in rows:
         sources = where.src[where.src_ptr[i] : where.src_ptr[i + 1]]
         code, chunk, complete = _combine(sources, local, values, value)
@@ -207,7 +214,7 @@ def _run(
             if complete:
                 return LATE, i
             complete = 1
-            if _differ(value, full):
+            if _differ(value, seen.full[chunk // seen.per]):
                 return EARLY, i
         for x in where.dst[where.dst_ptr[i] : where.dst_ptr[i + 1]]:
             d = local[x]
@@ -226,7 +233,7 @@ def _execute(
     most locations of a component.
     """
     values = _Values(
-        np.empty((size, len(seen.full)), np.uint64),
+        np.empty((size, seen.full.shape[1]), np.uint64),
         np.empty(size, np.int32),
         np.empty(size, np.uint8),
     )
@@ -234,10 +241,11 @@ def _execute(
     for k in range(len(split.row_ptr) - 1):
         touched = split.touched[split.touched_ptr[k] : split.touched_ptr[k + 1]]
         for j in range(len(touched)):
-            begin(values.bits[j], where, touched[j], seen.lo, seen.reduces)
-            values.chunk[j], values.complete[j] = where.start[touched[j]], 0
+            start = where.start[touched[j]]
+            begin(values.bits[j], where, touched[j], seen.lo, seen.sums[start // seen.per])
+            values.chunk[j], values.complete[j] = start, 0
         rows = split.rows[split.row_ptr[k] : split.row_ptr[k + 1]]
-        refused, i = _run(rows, split.local, where, stated, values, seen.full)
+        refused, i = _run(rows, split.local, where, stated, values, seen)
         if refused != OK:
             if bad < 0 or stated.position[i] < stated.position[bad]:
                 bad, code = i, refused
@@ -245,13 +253,15 @@ def _execute(
         for j in range(len(touched)):
             x = touched[j]
             if where.want[x] >= 0 and x < wrong:
-                same = values.chunk[j] == where.want[x] and values.complete[j] == seen.reduces
-                if not same or _differ(values.bits[j], seen.full):
+                row = where.want[x] // seen.per
+                same = values.chunk[j] == where.want[x]
+                same = same and values.complete[j] == (seen.marked and seen.sums[row])
+                if not same or _differ(values.bits[j], seen.full[row]):
                     wrong = x
     if code != OK:
         return code, bad
     for x in range(wrong):  # where nothing is done, only what starts there can end there
         idle = where.want[x] >= 0 and split.local[x] < 0
-        if idle and (seen.reduces or where.start[x] != where.want[x]):
+        if idle and (seen.sums[where.want[x] // seen.per] or where.start[x] != where.want[x]):
             return OK, x
     return OK, wrong if wrong < len(where.want) else -1

@@ -59,15 +59,23 @@ def steps(program: Program) -> Iterator[list[Transfer]]:
 def is_correct(program: Program) -> bool:
     """Tells whether `program` obeys the step rule and performs its collective."""
     c = program.collective
-    held = {place: frozenset([place[0]]) for place in _places(c, c.holds)}
-    whole = frozenset(range(c.n_ranks))
+    held = {place: frozenset([_piece(c, *place)]) for place in _places(c, c.holds)}
+    pieces = dict[int, set[int]]()
+    for rank, chunk in _places(c, c.holds):
+        pieces.setdefault(chunk, set()).add(_piece(c, rank, chunk))
     for together in steps(program):
         if not (_keeps_step_rule(together) and _apply_sets(held, together)):
             return False
     wanted = _places(c, c.wants)
     if not c.reduces:
         return all(held.get(place) for place in wanted)
-    return all(held.get(place) == whole for place in wanted)
+    return all(held.get(place) == pieces[place[1]] for place in wanted)
+
+
+def _piece(c: Collective, rank: int, chunk: int) -> int:
+    """Returns the number of what a rank has of a chunk: of copies one number for all."""
+    copies = c.demand is not None and not c.demand.sums[chunk // c.chunks_per_block]
+    return -1 if copies else rank
 
 
 def _places(c: Collective, which: Callable[..., Any]) -> list[Place]:
@@ -154,6 +162,8 @@ def rounded(total: Data, dtype: np.dtype[Any]) -> Data:
 
 def expected(c: Collective, inputs: Sequence[Data], op: str, dtype: DTypeLike) -> list[Data]:
     """Returns every rank's output as `c` defines it: NCCL's definitions over whole buffers."""
+    if c.demand:
+        return [_demanded(c, r, inputs, op, dtype) for r in range(c.n_ranks)]
     ranks, per = range(c.n_ranks), c.chunks_per_block
     x = [np.asarray(a).astype(dtype) for a in inputs]
 
@@ -181,6 +191,24 @@ def expected(c: Collective, inputs: Sequence[Data], op: str, dtype: DTypeLike) -
     return [results[c.op](r) for r in ranks]
 
 
+def _demanded(c: Collective, rank: int, inputs: Sequence[Data], op: str, dtype: DTypeLike) -> Data:
+    """Returns a rank's output of a demand: each block that it wants, of those who have it."""
+    demand, per = c.demand, c.chunks_per_block
+    assert demand is not None
+    found = [np.empty((0, *np.shape(inputs[0])[1:]), dtype)]
+    for block in range(len(demand)):
+        if demand.wants[block, rank]:
+            pieces = []
+            for r in np.flatnonzero(demand.has[block]).tolist():
+                at = int(np.count_nonzero(demand.has[:block, r])) * per
+                pieces.append(np.asarray(inputs[r][at : at + per]).astype(dtype))
+            total = pieces[0]
+            for piece in pieces[1:] if demand.sums[block] else ():
+                total = COMBINE[op](total, piece)
+            found.append(total)
+    return np.concatenate(found)
+
+
 def exact_inputs(
     c: Collective, dtype: DTypeLike, shape: tuple[int, ...] = (1,), *, seed: int = 0
 ) -> list[Data]:
@@ -190,6 +218,13 @@ def exact_inputs(
     """
     limit = max(2, _largest_exact(np.dtype(dtype)) // c.n_ranks)
     rng = np.random.default_rng(seed)
+    if c.demand:  # ranks that have a copy have the same
+        size = (c.n_ranks, c.n_chunks, *shape)
+        data, chunk, rank = rng.integers(0, limit, size), np.arange(c.n_chunks), range(c.n_ranks)
+        sums = c.demand.sums[chunk // c.chunks_per_block]
+        own = [np.where(sums, r, c.source_of(chunk)) for r in rank]
+        there = [c.holds(np.full_like(chunk, r), chunk) for r in rank]
+        return [data[own[r], chunk][there[r]].astype(dtype) for r in rank]
     slots = [c.input_blocks(r) * c.chunks_per_block for r in range(c.n_ranks)]
     return [rng.integers(0, limit, (n, *shape)).astype(dtype) for n in slots]
 

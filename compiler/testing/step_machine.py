@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.dtypes import accumulated
-from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
@@ -316,7 +315,7 @@ def _output(machine: StepMachine, rank: int) -> Data:
     cells, cut = machine.memory[rank, Buffer.OUTPUT], machine.cut
     if cut.blocks is not None:
         return _uneven_output(cells, cut.blocks, rank)
-    if machine.plan.collective.op is not OpType.CUSTOM and not cells.written.all():
+    if machine.plan.collective.known and not cells.written.all():
         at, per = int(np.argmin(cells.written)), machine.plan.collective.chunks_per_block
         chunk = max(1, cut.channels * cut.part)
         slot = at // cut.count * per + at % cut.count // chunk

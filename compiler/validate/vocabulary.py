@@ -55,8 +55,8 @@ _KERNEL_WORDS = (
 # line begins with `*`; `rest` has the words above, but not `new`, which is not yet there.
 _KERNEL_LINES = (
     rf"#define HCCC_(?P<once>{_CONSTANTS}) \d+",
-    r"#define HCCC_(?P<once>INPUT_BLOCKS)\(rank\) \((rank == \d+ \? \d+ : )?\d+\)",
-    r"#define HCCC_(?P<once>OUTPUT_BLOCKS)\(rank\) \((rank == \d+ \? \d+ : )?\d+\)",
+    r"#define HCCC_(?P<once>INPUT_BLOCKS)\(rank\) \((rank (==|<) \d+ \? \d+ : )*\d+\)",
+    r"#define HCCC_(?P<once>OUTPUT_BLOCKS)\(rank\) \((rank (==|<) \d+ \? \d+ : )*\d+\)",
     rf'#define HCCC_(?P<once>REDUCTIONS)( HCCC_OWN\([a-z]\w*, "[iuf]+", {_EXPRESSION}\))+',
     r'#include "hccc/device\.h"',
     r'#include "hccc/(cpu_runtime|gpu_launch)\.h"',

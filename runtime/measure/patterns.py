@@ -18,7 +18,7 @@ Expected results come from the collectives' definition over elements (the table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import BY_NAME, is_own, named
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.demand import Demand
 from hccc.ir.hashing import GOLDEN, mixed
 from hccc.ir.uneven import BlockTable
 from hccc.runtime.layout import DTYPES
@@ -339,12 +340,31 @@ def _stored(p: Pattern, exact: Array) -> Array:
 
 def inputs(p: Pattern, rank: int) -> Array:
     """Returns `rank`'s send buffer: input_blocks · count elements."""
-    return values(p, rank, 0, p.collective.input_blocks(rank) * p.count)
+    demand, n = p.collective.demand, p.count
+    if demand is None:
+        return values(p, rank, 0, p.collective.input_blocks(rank) * n)
+    blocks = [_demanded(p, demand, b, rank) for b in np.flatnonzero(demand.has[:, rank]).tolist()]
+    return np.concatenate([np.empty(0, p.numpy), *blocks])
+
+
+def _demanded(p: Pattern, demand: Demand, block: int, rank: int) -> Array:
+    """Returns what `rank` has of a block: of a sum its own piece, of copies what all have."""
+    if not demand.sums[block]:
+        rank = int(demand.source()[block])
+    return values(p, rank, block * p.count, (block + 1) * p.count)
+
+
+def _supplied(p: Pattern, demand: Demand, block: int) -> Array:
+    """Returns what ranks must end with of a block."""
+    if not demand.sums[block]:
+        return _demanded(p, demand, block, 0)
+    ranks = np.flatnonzero(demand.has[block]).tolist()
+    return reduced(p, block * p.count, (block + 1) * p.count, ranks)
 
 
 def rough(p: Pattern, rank: int) -> Array:
     """Makes a send buffer of values in ±1 with all their digits, whose sums depend on the order."""
-    if _sort(p) in "bi" or not p.collective.reduces:
+    if _sort(p) in "bi" or not p.collective.reduces or p.collective.demand:
         return inputs(p, rank)
     elements = _of_elements(p, 0, p.collective.input_blocks(rank) * p.count)
     if _sort(p) == "c":
@@ -372,20 +392,22 @@ _FOLD: dict[str, np.ufunc] = {
 }
 
 
-def reduced(p: Pattern, start: int, stop: int) -> Array:
-    """Reduces elements [start, stop) of all send buffers. O(ranks · elements).
+def reduced(p: Pattern, start: int, stop: int, ranks: Sequence[int] = ()) -> Array:
+    """Reduces elements [start, stop) of the send buffers of `ranks`, of all where left out. O(ranks
+    · elements).
 
     Raises:
         UserError: E458 no values are known that a reduction of one's own is exact for.
     """
+    ranks = ranks or range(p.collective.n_ranks)
     if is_own(p.op):
-        return _own_reduced(p, start, stop)
+        return _own_reduced(p, start, stop, ranks)
     out = np.empty(stop - start, p.numpy)
     make, fold = _pieces(p), _FOLD[p.op]
     for a, b in _blocks(start, stop):
         elements = _of_elements(p, a, b)
-        total = _entering(p, make(p, elements, 0), 0)
-        for rank in range(1, p.collective.n_ranks):
+        total = _entering(p, make(p, elements, ranks[0]), ranks[0])
+        for rank in ranks[1:]:
             total = fold(total, _entering(p, make(p, elements, rank), rank))
         out[a - start : b - start] = _averaged(p, total) if p.op == "avg" else _stored(p, total)
     return out
@@ -400,14 +422,14 @@ def _entering(p: Pattern, pieces: Array, rank: int) -> Array:
     return np.asarray(pieces * np.array([by], pieces.dtype))
 
 
-def _own_reduced(p: Pattern, start: int, stop: int) -> Array:
+def _own_reduced(p: Pattern, start: int, stop: int, ranks: Sequence[int]) -> Array:
     """Does as `reduced`, by a reduction of one's own."""
     if _own_pieces(p.collective.n_ranks, p.dtype, p.op) is None:
         message = f"{named(p.op)} of {p.dtype} rounds: its result depends on the order"
         raise fail("E458", message, help="-c 0 runs it without a check; or another type")
     out = np.empty(stop - start, p.numpy)
     for a, b in _blocks(start, stop):
-        each = [values(p, rank, a, b) for rank in range(p.collective.n_ranks)]
+        each = [values(p, rank, a, b) for rank in ranks]
         out[a - start : b - start] = folded(p.op, p.dtype, each)
     return out
 
@@ -440,6 +462,9 @@ class Expected:
         p, c, n = self.pattern, self.pattern.collective, self.pattern.count
         if not c.output_blocks(rank):
             return np.empty(0, p.numpy)
+        if c.demand:
+            wanted = np.flatnonzero(c.demand.wants[:, rank]).tolist()
+            return np.concatenate([_supplied(p, c.demand, block) for block in wanted])
         if c.op is OpType.SENDRECV:
             return values(p, (rank - 1) % c.n_ranks, 0, n)
         if c.op is OpType.ALLTOALL:
@@ -467,7 +492,9 @@ def expected(p: Pattern) -> Expected:
         case OpType.ALLTOALL | OpType.SENDRECV:
             return Expected(p, None)
         case OpType.CUSTOM:
-            raise ValueError("nobody knows the result of a custom collective")
+            if c.demand is None:
+                raise ValueError("nobody knows the result of a custom collective")
+            return Expected(p, None)
 
 
 POISON = 0xA5

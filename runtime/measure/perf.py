@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from hccc.base.dtypes import named
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective
 from hccc.ir.uneven import RECEIVE, table_of
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns
@@ -244,7 +244,7 @@ def _half(
         ranks.fill(fresh)
         ranks.run(1, 0)
         changed = ranks.wrong(fresh, schedule.keeps_input)
-        wrong, outside = (None, changed) if c.op is OpType.CUSTOM else (changed, 0)
+        wrong, outside = (changed, 0) if c.known else (None, changed)
         differ = ranks.differences(p)
         wrong = wrong if differ is None else (wrong or 0) + differ
     algbw = size / seconds / 1e9 if seconds > 0 else 0.0
@@ -336,9 +336,9 @@ def fill(p: Pattern, rank: int, memory: RankMemory, rough: bool = False) -> int:
 
 
 def wanted(p: Pattern) -> Expected | None:
-    """Computes the results of ranks; None: receive buffers of a custom collective may hold
-    anything."""
-    return None if p.collective.op is OpType.CUSTOM else patterns.expected(p)
+    """Computes the results of ranks; None: receive buffers may hold anything where nobody knows the
+    result."""
+    return patterns.expected(p) if p.collective.known else None
 
 
 def wrong_at(

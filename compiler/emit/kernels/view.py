@@ -217,7 +217,12 @@ def describe_work(c: Collective) -> str:
 
 
 def user_blocks(c: Collective, of: Callable[[int], int]) -> str:
-    """Returns C for a number of blocks that may only differ at the root."""
+    """Returns C for a number of blocks, which differs at the root alone but in a demand."""
+    if c.demand:
+        blocks = np.array([of(rank) for rank in range(c.n_ranks)])
+        last = np.flatnonzero(np.diff(blocks))
+        until = [f"rank < {r + 1} ? {blocks[r]} : " for r in last.tolist()]
+        return f"{''.join(until)}{blocks[-1]}"
     other = next((r for r in range(c.n_ranks) if r != c.root), c.root)
     at_root, elsewhere = of(c.root), of(other)
     if not c.rooted or at_root == elsewhere:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hccc.ir.collective import ROOTED, Collective, OpType, block_count, spelled, spellings
+from hccc.ir.demand import EXAMPLE, Demand, DemandFault
+from hccc.ir.demand import parse as parse_demand
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
@@ -21,6 +23,7 @@ KEYS = (
     "NICPerNode",
     "nChunks",
     "Root",
+    "Demand",
 )
 
 
@@ -56,16 +59,17 @@ def check_header(algorithm: ProgramSyntax, evaluate: Callable[[Expr], int]) -> H
     """
     keys = HeaderKeys(algorithm.pairs, algorithm.at, evaluate, KEYS)
     n_ranks = keys.integer("nRanks", None, 1, MAX_RANKS)
-    op, uneven = keys.op_type()
+    demand = keys.demand(n_ranks)
+    op, uneven = keys.op_type() if demand is None else (OpType.CUSTOM, False)
+    blocks = block_count(op, n_ranks) if demand is None else len(demand)
+    chunks = keys.chunks(op, n_ranks, blocks, max(n_ranks, blocks) if demand is None else blocks)
     gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
     if n_ranks % gpus:
         message = f"nRanks={n_ranks} is not a multiple of GPUPerNode={gpus}"
         raise Mistake("E012", message, keys.at("GPUPerNode"))
     return Header(
         name=keys.name(),
-        collective=Collective(
-            op, n_ranks, keys.chunks(op, n_ranks), keys.root(op, n_ranks), uneven
-        ),
+        collective=Collective(op, n_ranks, chunks, keys.root(op, n_ranks), uneven, demand),
         channels=keys.integer("nChannels", 1, 1, MAX_CHANNELS),
         warps=keys.integer("nWarps", 16, 1, MAX_WARPS),
         gpus_per_node=gpus,
@@ -83,7 +87,7 @@ class HeaderKeys:
         evaluate: Callable[[Expr], int],
         known: Sequence[str],
     ) -> None:
-        self._at, self._evaluated = at, evaluate
+        self._at, self._evaluated, self._known = at, evaluate, known
         self._pairs: dict[str, Pair] = {}
         for pair in pairs:
             if pair.key not in known:
@@ -145,13 +149,29 @@ class HeaderKeys:
         known = ", ".join(by_name.values())
         help = f"did you mean {by_name[near[0]]}?" if near else f"one of {known}"
         message = f"there is no collective {clip(text)!a}"
+        if text.lower() == OpType.CUSTOM and "Demand" in self._known:
+            message, help = "a custom collective needs a demand", f'Demand="0 -> 1"; {EXAMPLE}'
         raise Mistake("E012", message, self.at("OpType"), help)
 
-    def chunks(self, op: OpType, n_ranks: int) -> int:
-        """Returns nChunks; by default the fewest chunks that the collective allows, but at least
-        one per rank."""
-        blocks = block_count(op, n_ranks)
-        chunks = self.integer("nChunks", max(n_ranks, blocks), 1, MAX_CHUNKS)
+    def demand(self, n_ranks: int) -> Demand | None:
+        """Returns Demand, which makes the collective a custom one."""
+        if "Demand" not in self._pairs:
+            return None
+        op, at = self._text("OpType"), self.at("Demand")
+        if op.lower() != OpType.CUSTOM:
+            message = f"a demand says what is done, and so does OpType={clip(op)!a}"
+            raise Mistake("E012", message, self.at("OpType"), 'OpType="custom" has a demand')
+        text = self._text("Demand")
+        try:
+            return parse_demand(text, n_ranks)
+        except DemandFault as fault:
+            begin = at.column + 1 + fault.begin
+            place = At(at.line, begin, begin + max(1, fault.end - fault.begin))
+            raise Mistake("E017", fault.message, place, fault.help) from None
+
+    def chunks(self, op: OpType, n_ranks: int, blocks: int, default: int) -> int:
+        """Returns nChunks, a multiple of `blocks`."""
+        chunks = self.integer("nChunks", default, 1, MAX_CHUNKS)
         if chunks > MAX_CHUNKS:
             message = f"{op.value} over {n_ranks} ranks needs more than {MAX_CHUNKS:,} chunks"
             raise Mistake("E012", message, self.at("nRanks"))
