@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.api.functions import explain as explain
     from hccc.api.functions import host_cluster as host_cluster
     from hccc.api.functions import load_cluster as load_cluster
+    from hccc.api.functions import load_demand as load_demand
     from hccc.api.functions import load_job as load_job
     from hccc.api.functions import run as run
     from hccc.api.functions import show as show
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.driver.compiled import CompiledProgram as CompiledProgram
     from hccc.driver.options import Options as Options
     from hccc.driver.outputs import Written as Written
+    from hccc.ir.demand import Demand as Demand
     from hccc.ir.job import Job as Job
     from hccc.ir.plan import Plan as Plan
     from hccc.ir.program import Program as Program
@@ -74,6 +76,7 @@ _NAMES = {
         "explain",
         "host_cluster",
         "load_cluster",
+        "load_demand",
         "load_job",
         "run",
         "show",
@@ -86,6 +89,7 @@ _NAMES = {
     "hccc.driver.compiled": ("CheckedDirectory", "Compiled", "CompiledProgram"),
     "hccc.driver.options": ("Options",),
     "hccc.driver.outputs": ("Written",),
+    "hccc.ir.demand": ("Demand",),
     "hccc.ir.job": ("Job",),
     "hccc.ir.plan": ("Plan",),
     "hccc.ir.program": ("Program",),

@@ -71,7 +71,8 @@ def piece_of(e: Ends, chunk: int, rank: int) -> int:
 def is_wanted(e: Ends, chunk: int, rank: int) -> bool:
     """Tells whether `rank` must end with `chunk`."""
     target = e.target[chunk]
-    return target == rank or target == EVERY or (target == LISTED and e.wants[chunk // e.per, rank])
+    listed = target == LISTED and e.wants[chunk // e.per, rank]
+    return target in (rank, EVERY) or listed
 
 
 @njit(inline="always")

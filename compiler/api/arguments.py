@@ -14,6 +14,7 @@ from hccc.driver.inputs import ClusterInput, Input, JobInput, opened
 from hccc.driver.load import load
 from hccc.driver.options import Options, check_integer
 from hccc.ir.collective import OpType, collective_named
+from hccc.ir.demand import Demand
 from hccc.ir.job import Job, VendorClusters
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -42,8 +43,10 @@ def topology_of(cluster: Cluster | None) -> Topology | None:
     return load_cluster(cluster)
 
 
-def collective_of(cluster: Cluster, collective: str, root: int) -> tuple[Topology, OpType]:
-    """Returns the cluster to synthesize for, and the collective.
+def collective_of(
+    cluster: Cluster, collective: str | Demand, root: int
+) -> tuple[Topology, OpType | Demand]:
+    """Returns the cluster to synthesize for, and the collective or the demand.
 
     Raises:
         UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
@@ -51,6 +54,8 @@ def collective_of(cluster: Cluster, collective: str, root: int) -> tuple[Topolog
     where = topology_of(cluster)
     assert where is not None  # a cluster was given
     check_integer("root", root, 0, len(where) - 1)
+    if isinstance(collective, Demand):
+        return where, collective
     return where, collective_named(collective)
 
 

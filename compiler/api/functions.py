@@ -48,7 +48,9 @@ from hccc.driver.load import check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer, check_size
 from hccc.driver.pass_manager import OnPass, watching
 from hccc.ir.collective import collective_named
+from hccc.ir.demand import Demand
 from hccc.ir.job import Job
+from hccc.ir.limits import MAX_RANKS
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -374,7 +376,7 @@ def _sizes(sizes: Sequence[int | str] | Sizes | int | str) -> Sizes | list[int]:
 @python_words
 def bound(
     cluster: Cluster,
-    collectives: str | Sequence[str] | None = None,
+    collectives: str | Demand | Sequence[str] | None = None,
     size: int | str = DEFAULT_SIZE,
     *,
     root: int = 0,
@@ -384,7 +386,7 @@ def bound(
 
     Args:
         cluster: a Topology, or its file.
-        collectives: `"allgather"`, or several; None for all but SendRecv.
+        collectives: `"allgather"`, or several; None for all but SendRecv; or a demand.
         root: of rooted collectives.
         max_sms: thread blocks of a rank; None for as many as `synthesize` takes at most.
 
@@ -397,11 +399,34 @@ def bound(
     root = check_integer("root", root, 0, None)
     where = topology_of(cluster)
     assert where is not None  # a cluster was given
-    named = [collectives] if isinstance(collectives, str) else collectives
-    ops = bounds.ALL if named is None else tuple(map(collective_named, named))
     if max_sms is not None:
         max_sms = check_integer("max_sms", max_sms, 1, None)
+    if isinstance(collectives, Demand):
+        return bounds.bounds_of(where, where.name or "the cluster", size, collectives, max_sms)
+    named = [collectives] if isinstance(collectives, str) else collectives
+    ops = bounds.ALL if named is None else tuple(map(collective_named, named))
     return bounds.bounds(where, where.name or "the cluster", size, ops, root, max_sms)
+
+
+@python_words
+def load_demand(demand: str | Path | Source, n_ranks: int) -> Demand:
+    """Reads a demand: who has, and who must get, each block of a call, for `synthesize`.
+
+    Args:
+        demand: its file, or its text, a line for each block: `0 -> 1-3`, or `sum 0-3 -> 0`.
+        n_ranks: the number of ranks.
+
+    Raises:
+        UserError: E017 it is no demand; E401 to E404 the file cannot be read.
+    """
+    from hccc.lang import demand as language
+
+    n_ranks = check_integer("n_ranks", n_ranks, 1, MAX_RANKS)
+    text = isinstance(demand, str) and "->" in demand
+    found = Source("<text>", str(demand)) if text else inputs.path_or_text(demand)
+    if isinstance(found, Source):
+        return language.parse(found, n_ranks)
+    return language.load(found, n_ranks)
 
 
 @python_words
@@ -642,7 +667,7 @@ def host_cluster(program: Program) -> Topology:
 @reporting
 def synthesize(
     cluster: Cluster,
-    collective: str,
+    collective: str | Demand,
     size: int | str = DEFAULT_SIZE,
     *,
     root: int = 0,
@@ -656,7 +681,7 @@ def synthesize(
 
     Args:
         cluster: its file, or the cluster.
-        collective: its name, `allreduce`.
+        collective: its name, `allreduce`; or a demand of one's own (`load_demand`).
         size: bytes of a call, as nccl-tests counts them.
         root: of rooted collectives.
         method: a built-in algorithm (`hccc builtin list`), "greedy", "repair" (greedy, shortened by
@@ -693,7 +718,7 @@ def synthesize(
 @reporting
 def synthesize_sizes(
     cluster: Cluster,
-    collective: str,
+    collective: str | Demand,
     sizes: str = "1K..4G",
     *,
     root: int = 0,

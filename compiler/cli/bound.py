@@ -9,7 +9,13 @@ import click
 from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
-from hccc.cli.options import faults_options, json_option
+from hccc.cli.options import (
+    collective_or_demand,
+    demand_option,
+    faults_options,
+    json_option,
+    read_demand,
+)
 from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, Size, Words
 from hccc.ir.op_type import NAMES as COLLECTIVES
@@ -28,6 +34,7 @@ from hccc.ir.op_type import NAMES as COLLECTIVES
     metavar="LIST",
     help="Any of allreduce,allgather,...  [default: all but sendrecv]",
 )
+@demand_option
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
@@ -40,6 +47,7 @@ from hccc.ir.op_type import NAMES as COLLECTIVES
 def bound(
     cluster: Path,
     collectives: tuple[str, ...] | None,
+    demand: Path | None,
     size: int,
     root: int,
     max_sms: int | None,
@@ -59,10 +67,12 @@ def bound(
     from hccc.api import functions as api
     from hccc.driver.inputs import load_cluster
 
+    collective_or_demand(collectives, demand, one=False)
     with progress():
         tell("Looking for the narrowest cut")
         site = load_cluster(cluster, failed, degraded)
-        found = api.bound(site, collectives, size, root=root, max_sms=max_sms)
+        what = read_demand(demand, len(site)) if demand else collectives
+        found = api.bound(site, what, size, root=root, max_sms=max_sms)
     if as_json:
         report.as_json(found.facts())
     else:

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import is_own
 from hccc.base.progress import tell
-from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
+from hccc.cli.types import AlgorithmFile, ClusterFile, File, MicroBatch, Number, Size
 from hccc.driver.options import Options, PassName, selectable
 from hccc.ir.op_type import SKEWED
 from hccc.ir.transport import Transport
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hccc.driver.compilation import Where
     from hccc.driver.compiled import Compiled
     from hccc.driver.inputs import Input
+    from hccc.ir.demand import Demand
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
@@ -90,6 +91,30 @@ _MORE = {
         help=f"Print on stderr what a pass returns: {', '.join(PassName)}.",
     ),
 }
+
+
+demand_option = click.option(
+    "--demand",
+    type=File(),
+    metavar="FILE",
+    help="Instead of a collective: who has, and who must get, each block; a line `0 -> 1-3` for "
+    "each, `sum 0-3 -> 0` for a sum.",
+)
+
+
+def collective_or_demand(collective: object, demand: Path | None, *, one: bool) -> None:
+    """Refuses a collective and a demand together, and, where `one` must be given, neither. Raises
+    UserError E415."""
+    if (collective is not None and demand is not None) or (one and collective is demand):
+        help = "--collective allgather, or --demand FILE"
+        raise fail("E415", "give either a collective or a demand", help=help)
+
+
+def read_demand(path: Path, n_ranks: int) -> Demand:
+    """Reads the demand in a file, among the ranks of a cluster. Raises UserError."""
+    from hccc.lang.demand import load
+
+    return load(path, n_ranks)
 
 
 def faults_options(command: Command) -> Command:

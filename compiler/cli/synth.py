@@ -12,7 +12,16 @@ import click
 from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
-from hccc.cli.options import faults_options, given, json_option, overwrite_option, refuse
+from hccc.cli.options import (
+    collective_or_demand,
+    demand_option,
+    faults_options,
+    given,
+    json_option,
+    overwrite_option,
+    read_demand,
+    refuse,
+)
 from hccc.cli.progress import progress
 from hccc.cli.synth_sizes import (
     PROGRAMS,
@@ -26,6 +35,7 @@ from hccc.driver.options import TARGETS
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
 if TYPE_CHECKING:
+    from hccc.ir.demand import Demand
     from hccc.ir.topology import Topology
     from hccc.synth.synthesis import Synthesis
 
@@ -48,10 +58,12 @@ def _methods() -> list[str]:
         "hccc synth my.cluster --collective allgather -b 64M -o allgather.rccl",
         "hccc synth dgx-h100 --collective allreduce --sizes 1K..1G -o programs/",
         "hccc synth my.cluster --collective allreduce -b 64M --fail node2.gpu3",
+        "hccc synth my.cluster --demand my.demand -b 64M -o mine.rccl",
     ],
 )
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
-@click.option("--collective", type=click.Choice(COLLECTIVES), required=True, help="What to do.")
+@click.option("--collective", type=click.Choice(COLLECTIVES), help="What to do.")
+@demand_option
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
 @click.option(
     "--sizes",
@@ -98,7 +110,8 @@ def _methods() -> list[str]:
 @json_option
 def synth(
     cluster: Path,
-    collective: str,
+    collective: str | None,
+    demand: Path | None,
     output: Path | None,
     as_json: bool,
     failed: tuple[str, ...],
@@ -111,7 +124,7 @@ def synth(
     overwrite: bool,
     **how: Any,
 ) -> None:
-    """Make an algorithm of one collective for CLUSTER and calls of so many bytes.
+    """Make an algorithm of one collective, or of a demand, for CLUSTER and calls of so many bytes.
 
     Schedules that hccc searches and its built-in algorithms are weighed by simulated time; the
     fastest is printed as a program, with how near it comes to what no schedule can beat. The same
@@ -119,6 +132,7 @@ def synth(
     simulated, ends with the best so far.
     """
     kind = _kind(output)
+    collective_or_demand(collective, demand, one=True)
     _check(kind, output, cluster, as_json)
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
@@ -132,11 +146,12 @@ def synth(
         options = Options(max_sms=most_sms)
         how["options"] = options
         site = load_cluster(cluster, failed, degraded)
+        what = read_demand(demand, len(site)) if demand else collective or ""
         if sizes is not None:
             how["options"] = replace(options, sizes=sizes, plans=plans)
-            say = _several(site, collective, sizes, how, kind, output, as_json, overwrite)
+            say = _several(site, what, sizes, how, kind, output, as_json, overwrite)
         else:
-            say = _one(site, collective, size, how, kind, output, as_json, overwrite, explain)
+            say = _one(site, what, size, how, kind, output, as_json, overwrite, explain)
     say()
 
 
@@ -174,7 +189,7 @@ def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> Non
 
 def _one(
     site: Topology,
-    collective: str,
+    collective: str | Demand,
     size: int,
     how: dict[str, Any],
     kind: Kind,
@@ -227,7 +242,7 @@ def _as_job(site: Topology, made: Synthesis) -> tuple[str, dict[str, object]]:
 
 def _several(
     site: Topology,
-    collective: str,
+    collective: str | Demand,
     sizes: str,
     how: dict[str, Any],
     kind: Kind,

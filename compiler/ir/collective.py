@@ -83,6 +83,25 @@ def block_count(op: OpType, n_ranks: int) -> int:
     return n_ranks * n_ranks if op is OpType.ALLTOALL else n_ranks
 
 
+def demand_of(op: OpType, n_ranks: int, root: int = 0) -> Demand:
+    """Returns what a collective asks for, as a demand: with the same chunks and the same buffers."""
+    c = Collective(op, n_ranks, block_count(op, n_ranks), root)
+    rank, chunk = np.arange(n_ranks)[None], np.arange(c.n_chunks)[:, None]
+    sums = np.full(c.n_chunks, c.reduces and n_ranks > 1)
+    return Demand(c.holds(rank, chunk), c.wants(rank, chunk), sums)
+
+
+def recognised(demand: Demand) -> tuple[OpType, int] | None:
+    """Returns the collective, and its root, whose demand this is; None where it is none's."""
+    roots = {int(demand.has[0].argmax()), int(demand.wants[0].argmax())}
+    for op in PROGRAMMABLE:
+        if block_count(op, demand.n_ranks) == len(demand):
+            for root in sorted(roots) if op in ROOTED else (0,):
+                if demand_of(op, demand.n_ranks, root) == demand:
+                    return op, root
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective over `n_ranks` ranks and `n_chunks` global chunks.

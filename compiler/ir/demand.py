@@ -6,9 +6,9 @@ Written, it is a line for each block, or entries between `;`; `#` begins a comme
     4,5 -> 0          # two ranks have the same block: either will do
     sum 0-3 -> 0,2    # each has a piece, and the sum of all of them is wanted
 
-This is SyCCL's F_s, F_d and r (§5.1), and HeteCCL's pre and post (§5.1). Every collective of
-`ir/collective` but SendRecv can be said so, and its buffers are those of a demand: a send buffer
-consists of the blocks that a rank has, a receive buffer of those that it wants, in their order.
+This is SyCCL's F_s, F_d and r (§5.1), and HeteCCL's pre and post (§5.1). A send buffer consists of
+the blocks that a rank has, a receive buffer of those that it wants, in their order: all collectives
+are demands, with the buffers that they have (`ir/collective.demand_of`).
 
 Invariants
 1. There are blocks, at most MAX_CELLS / ranks of them.
@@ -80,6 +80,18 @@ class Demand:
         """Returns the first rank that has each block: i4[blocks]."""
         first: I4 = self.has.argmax(1).astype(np.int32)
         return first
+
+    def lacking(self) -> B1:
+        """Tells which ranks must get something of each block: b1[blocks, ranks]."""
+        lacks: B1 = self.wants & (self.sums[:, None] | ~self.has)
+        return lacks
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether every block that moves goes from the one rank that has it to one rank."""
+        lacks = self.lacking()
+        single = (self.has.sum(1) == 1) & (lacks.sum(1) == 1) & ~self.sums
+        return bool(single[lacks.any(1)].all())
 
     def lines(self) -> Iterator[str]:
         """Yields the line of each block."""

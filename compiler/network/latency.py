@@ -75,9 +75,10 @@ class Distances:
 
     def farthest(self, sources: I8) -> float:
         """Returns the µs from any of these ranks to the rank farthest from it."""
-        return max((float(rows.max()) for rows in self._rows(sources)), default=0.0)
+        return max((float(rows.max()) for rows in self.rows(sources)), default=0.0)
 
-    def _rows(self, sources: I8) -> list[F8]:
+    def rows(self, sources: I8) -> list[F8]:
+        """Returns the µs from each of these ranks to every rank, some ranks at a time."""
         return [
             dijkstra(self.matrix, indices=sources[i : i + ROWS])[:, : self.net.ranks]
             for i in range(0, len(sources), ROWS)
@@ -86,7 +87,7 @@ class Distances:
     def ring(self) -> float:
         """Returns the most µs from any rank to the next, of the last to the first."""
         n = self.net.ranks
-        rows = enumerate(self._rows(np.arange(n)))
+        rows = enumerate(self.rows(np.arange(n)))
         return max(
             float(row[np.arange(len(row)), (i * ROWS + np.arange(len(row)) + 1) % n].max())
             for i, row in rows

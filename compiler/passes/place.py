@@ -44,7 +44,8 @@ def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
     """Returns scratch slots by (rank, chunk) key, numbered at each rank by first write, and slots
     per rank."""
     rank, chunk = p.dst.rank, p.dst.slot
-    away = (p.dst.buffer == Buffer.VALUE) & ~c.wants(rank, chunk)
+    away = p.dst.buffer == Buffer.VALUE
+    away[away] = ~c.wants(rank[away], chunk[away])
     keys, first = np.unique(_key(c, rank, chunk)[away], return_index=True)
     at_rank = (keys // c.n_chunks).astype(np.int32)
     order = np.lexsort((first, at_rank))
@@ -62,7 +63,8 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
         Buffer.INPUT,
         c.input_slot(o.rank[start], o.slot[start].astype(np.int64)),
     )
-    home = value & c.wants(o.rank, o.slot)
+    home = value.copy()
+    home[value] = c.wants(o.rank[value], o.slot[value])
     buffer[home], slot[home] = (
         Buffer.OUTPUT,
         c.output_slot(o.rank[home], o.slot[home].astype(np.int64)),

@@ -12,7 +12,15 @@ from hccc.base.shown import brief, preformatted
 from hccc.driver.facts import Facts
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir import text as words
-from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.collective import (
+    PROGRAMMABLE,
+    ROOTED,
+    Collective,
+    OpType,
+    block_count,
+    recognised,
+)
+from hccc.ir.demand import Demand
 from hccc.ir.text import microseconds as us
 from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
@@ -21,6 +29,7 @@ from hccc.synth.bounds.best_paths import BestPaths
 from hccc.synth.bounds.block_bound import THREAD_BLOCKS, block_bound
 from hccc.synth.bounds.bound import Bound, Cut, rational
 from hccc.synth.bounds.certificate import tightened
+from hccc.synth.bounds.demanded import check_ranks, limits_of
 from hccc.synth.bounds.rooted_trees import RootedTrees
 
 ALL = tuple(op for op in PROGRAMMABLE if op is not OpType.SENDRECV)
@@ -208,6 +217,27 @@ def bounds(
         raise fail("E410", f"root {root} is no rank of {cluster}", help=f"0 to {len(t) - 1}")
     blocks = max_sms or most_blocks(t)
     return Bounds(t, cluster, tuple(_bounded(t, op, size, root, blocks) for op in ops))
+
+
+@interruptible
+def bounds_of(
+    t: Topology, cluster: str, size: int, demand: Demand, max_sms: int | None = None
+) -> Bounds:
+    """Computes the lower bound of a demand.
+
+    Raises:
+        UserError: E410 it has other ranks than the cluster.
+    """
+    check_ranks(demand, t)
+    blocks, found = max_sms or most_blocks(t), recognised(demand)
+    if found is None:
+        limits, best = limits_of(t, demand)
+        took = 0.0
+    else:
+        limits, best = tightened(t, *found)
+        took = block_bound(t, *found, size, blocks)
+    each = Bounded(Collective.of(demand), limits.at(size), best, blocks, took)
+    return Bounds(t, cluster, (each,))
 
 
 def _bounded(t: Topology, op: OpType, size: int, root: int, blocks: int) -> Bounded:

@@ -10,15 +10,19 @@ from typing import Protocol
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
-from hccc.ir.collective import ROOTED, OpType
+from hccc.ir.collective import ROOTED, OpType, recognised
+from hccc.ir.demand import Demand
 from hccc.ir.program import Program, same
 from hccc.ir.topology import Topology
 from hccc.synth.bounds.bound import Limits
-from hccc.synth.bounds.certificate import certificate
+from hccc.synth.bounds.certificate import QUICK, certificate
+from hccc.synth.bounds.demanded import check_ranks, limits_of
 from hccc.synth.bounds.estimate import estimate
 from hccc.synth.builtin import registry
+from hccc.synth.builtin.direct import direct_demand
 from hccc.synth.cegis import programs as cegis
 from hccc.synth.common.collectives import BOTH
+from hccc.synth.greedy.demands import demand_programs
 from hccc.synth.greedy.programs import GreedyProgram, greedy_programs
 from hccc.synth.paths import programs as paths
 from hccc.synth.pods import compose as pods
@@ -27,6 +31,7 @@ from hccc.synth.trees.programs import tree_programs
 GREEDY = "greedy"
 PACK = "pack"
 ROUTED = "routed"
+DIRECT = "direct"
 LARGE_GREEDY = 1 << 17  # ranks² above which "auto" leaves greedy out: compose takes less time
 LARGE_PACK = 40  # ranks above which "auto" asks pack after the faster methods
 ENOUGH = 0.98  # part of the bound that a candidate reaches and no other need beat
@@ -63,7 +68,7 @@ class Candidate:
 class SynthRequest:
     """The question of a synthesis. size: bytes of the call that estimates are for; limits: the
     least times of any schedule; method: "auto" or one of `methods`; time_limit: seconds that a
-    solver may take."""
+    solver may take; demand: of one's own, of which `op` is the collective that it is, if any."""
 
     topology: Topology
     op: OpType
@@ -73,11 +78,12 @@ class SynthRequest:
     method: str
     seed: int
     time_limit: float
+    demand: Demand | None = None
 
 
 def request(
     t: Topology,
-    op: OpType,
+    op: OpType | Demand,
     size: int,
     *,
     root: int = 0,
@@ -87,22 +93,34 @@ def request(
 ) -> SynthRequest:
     """Returns the question, with the limits of `op` on `t`.
 
+    A demand that is a collective's is that collective, and all that serves it serves the demand.
+
     Raises:
-        UserError: E451 there is no such method, or there is one rank.
+        UserError: E451 there is no such method, or there is one rank; E410 a demand has other ranks
+            than the cluster.
         KeyboardInterrupt: Ctrl-C.
     """
+    demand = op if isinstance(op, Demand) else None
+    if isinstance(op, Demand):
+        check_ranks(op, t)
+        op, root = recognised(op) or (OpType.CUSTOM, 0)
     if method != "auto" and method not in methods(op):
         have = ", ".join(("auto", *methods(op)))
         raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
     if len(t) < 2:
         raise fail("E451", "one rank has nobody to send to", help="give a cluster of 2 or more")
     root = root if op in ROOTED else 0
-    limits = interruptible(certificate)(t, op, root)
-    return SynthRequest(t, op, root, size, limits, method, seed, time_limit)
+    if demand and op is OpType.CUSTOM:
+        limits = interruptible(limits_of)(t, demand, QUICK)[0]
+    else:
+        limits = interruptible(certificate)(t, op, root)
+    return SynthRequest(t, op, root, size, limits, method, seed, time_limit, demand)
 
 
 def methods(op: OpType) -> list[str]:
     """Returns the values of `--method` that support `op`: searches, then built-in algorithms."""
+    if op is OpType.CUSTOM:
+        return [GREEDY, ROUTED, DIRECT]
     searches = [PACK, GREEDY, *cegis.METHODS] if op in BOTH else [ROUTED] if op in paths.OPS else []
     composed = [pods.NAME] if op in pods.OPS else []
     return [*searches, *composed, *registry.serving(op)]
@@ -194,6 +212,9 @@ class _Builtin:
 
 def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
     """Yields the Programs of one method."""
+    if r.op is OpType.CUSTOM and r.demand:
+        yield from _demanded(name, r, r.demand)
+        return
     match name:
         case "greedy":
             yield from greedy_programs(r.topology, r.op, r.root, r.seed)
@@ -207,11 +228,27 @@ def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
             yield _Builtin(name, registry.make(name, r.topology, r.op, r.root))
 
 
+def _demanded(name: str, r: SynthRequest, demand: Demand) -> Iterator[_Named]:
+    """Yields the Programs of one method for a demand that is no collective's."""
+    match name:
+        case "greedy":
+            yield from demand_programs(r.topology, demand, r.seed)
+        case "routed":
+            yield from paths.path_programs(r.topology, r.op, seed=r.seed, demand=demand)
+        case _:
+            yield _Builtin(name, direct_demand(r.topology, demand))
+
+
 def _candidate(made: _Named, r: SynthRequest) -> Candidate:
     """Returns a Program as a candidate, with its estimate."""
     searched = made if isinstance(made, GreedyProgram | cegis.SolvedProgram) else None
-    time = estimate(made.program, r.topology, r.size)
-    return Candidate(made.name, made.program, time, searched=searched)
+    program = made.program
+    if r.demand and program.collective.demand is None:  # its chunks are those of the collective
+        c = program.collective
+        mine = replace(c, op=OpType.CUSTOM, root=0, demand=r.demand)
+        program = replace(program, collective=mine)
+    time = estimate(program, r.topology, r.size)
+    return Candidate(made.name, program, time, searched=searched)
 
 
 def _unless_before(candidate: Candidate, before: Sequence[Candidate]) -> Candidate:

@@ -30,6 +30,7 @@ from hccc.driver.tune.sizes import parsed
 from hccc.driver.tune.tune import spread
 from hccc.ir.arrays import I8
 from hccc.ir.collective import OpType
+from hccc.ir.demand import Demand
 from hccc.ir.topology import Topology
 from hccc.passes.verify import verify
 from hccc.synth.bounds.block_bound import block_bound
@@ -52,7 +53,7 @@ _Simulated = tuple[str, dict[int, Candidate]]  # a candidate's name, and the can
 
 def synthesize(
     t: Topology,
-    op: OpType,
+    op: OpType | Demand,
     size: int,
     *,
     root: int = 0,
@@ -65,7 +66,7 @@ def synthesize(
     candidates that were simulated by then.
 
     method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
-    take; options: how candidates are compiled.
+    take; options: how candidates are compiled; op: also a demand of one's own.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
@@ -108,7 +109,7 @@ def synthesize(
 
 def synthesize_sizes(
     t: Topology,
-    op: OpType,
+    op: OpType | Demand,
     sizes: str = SIZES,
     *,
     root: int = 0,

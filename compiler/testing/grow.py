@@ -110,11 +110,15 @@ def grow_chunk(c: Collective, table: Timetable, choose: Choose, extras: bool) ->
     """Adds all transfers of one chunk."""
     here = np.array([table.chunk])
     wanting = np.flatnonzero(c.wants(np.arange(c.n_ranks), here)).tolist()
-    if not c.reduces:
-        _spread(c, table, int(c.source_of(here)[0]), wanting, choose, extras)
+    having = np.flatnonzero(c.holds(np.arange(c.n_ranks), here)).tolist()
+    copies = c.demand is not None and not c.demand.sums[table.chunk // c.chunks_per_block]
+    if copies or not c.reduces:
+        lacking = [r for r in wanting if r not in having]
+        _spread(c, table, having[choose(len(having) - 1)], lacking, choose, extras)
         return
-    root = choose(c.n_ranks - 1) if c.op is OpType.ALLREDUCE else int(c.target_of(here)[0])
-    _gather_pieces(c, table, root, choose, extras)
+    free = c.op in (OpType.ALLREDUCE, OpType.CUSTOM)
+    root = having[choose(len(having) - 1)] if free else int(c.target_of(here)[0])
+    _gather_pieces(table, root, having, choose, extras)
     _spread(c, table, root, wanting, choose, extras)
 
 
@@ -137,11 +141,12 @@ def _spread(
 
 
 def _gather_pieces(
-    c: Collective, table: Timetable, root: int, choose: Choose, extras: bool
+    table: Timetable, root: int, having: list[int], choose: Choose, extras: bool
 ) -> None:
-    """Adds a tree of reductions of every rank's piece into `root`; children give before parents."""
+    """Adds a tree of reductions of every piece into `root`, which has one; children give before
+    parents."""
     placed, parent = [root], dict[int, int]()
-    left = [r for r in range(c.n_ranks) if r != root]
+    left = [r for r in having if r != root]
     while left:
         rank = left.pop(choose(len(left) - 1))
         parent[rank] = placed[choose(len(placed) - 1)]

@@ -13,7 +13,7 @@ import numpy as np
 from hccc.base.diagnostics import Source, UserError
 from hccc.interop.import_msccl import import_parsed
 from hccc.ir import plan_json
-from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.uneven import RECEIVE, SEND, SKEWS, BlockTable, placed, scattered, skewed
 from hccc.lang.msccl import load as msccl_xml
@@ -75,7 +75,7 @@ def _with_blocks(c: Collective, call: PlanCall, choose: Choose) -> PlanCall:
 def fault(plan: Plan, call: PlanCall) -> str | None:
     """Describes the fault of `plan` in such a call; None if there is none.
 
-    Nobody knows the result of a custom collective: it must be the same in every interleaving.
+    Where nobody knows the result, it must be the same in every interleaving.
     """
     x = inputs_of(plan.collective, call)
     if call.blocks is not None:
@@ -83,10 +83,10 @@ def fault(plan: Plan, call: PlanCall) -> str | None:
         x = [placed(call.blocks, r, SEND, a, call.count) for r, a in enumerate(x)]
     try:
         got = _launched(plan, call, x, call.seed)
-        if plan.collective.op is OpType.CUSTOM:
-            want = _launched(plan, call, x, call.seed + 1)
-        else:
+        if plan.collective.known:
             want = expected_of(plan.collective, call, inputs_of(plan.collective, call))
+        else:
+            want = _launched(plan, call, x, call.seed + 1)
     except (Hang, Poison, Overrun) as error:
         return f"{call}: {type(error).__name__}: {error}"
     if call.blocks is not None:
@@ -152,9 +152,7 @@ def _launched(plan: Plan, call: PlanCall, x: list[Data], seed: int) -> list[Data
 
 def blocks_of(c: Collective) -> Collective:
     """Returns the same collective with one chunk a block."""
-    if c.op is OpType.CUSTOM:
-        return c
-    return replace(c, n_chunks=block_count(c.op, c.n_ranks))
+    return replace(c, n_chunks=c.least_chunks) if c.known else c
 
 
 def inputs_of(c: Collective, call: PlanCall) -> list[Data]:

@@ -9,6 +9,7 @@ def test_mine(program): ...
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from hccc.driver.compilation import compile_program
 from hccc.driver.options import AUTO, Options
 from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, UNEVEN, Collective, OpType, block_count
+from hccc.ir.demand import Demand
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.transport import CHOICES
@@ -31,6 +33,23 @@ def _chooser(draw: st.DrawFn) -> Choose:
 
 
 @st.composite
+def demands(draw: st.DrawFn, n_ranks: int, max_blocks: int = 4) -> Demand:
+    """Draws a demand of which something must move: blocks that some ranks have and some want, or
+    pieces of sums."""
+    ranks = st.integers(0, n_ranks - 1)
+    has, wants, sums = [], [], []
+    for _ in range(draw(st.integers(1, max_blocks))):
+        sums.append(draw(st.booleans()))
+        has.append(draw(st.sets(ranks, min_size=1 + sums[-1])))
+        wants.append(draw(st.sets(ranks, min_size=1)))
+    if not (sums[0] or wants[0] - has[0]):
+        wants[0] |= set(range(n_ranks)) - has[0]
+        sums[0] = len(has[0]) == n_ranks
+    tables = (np.array([[r in one for r in range(n_ranks)] for one in x]) for x in (has, wants))
+    return Demand(*tables, np.array(sums))
+
+
+@st.composite
 def collectives(
     draw: st.DrawFn,
     op: OpType | None = None,
@@ -39,12 +58,18 @@ def collectives(
     max_transfers: int = MAX_TRANSFERS,
     uneven: bool | None = False,
 ) -> Collective:
-    """Draws a collective of at least two ranks, with few enough chunks for `max_transfers`.
+    """Draws a collective of at least two ranks, with few enough chunks for `max_transfers`; also
+    demands.
 
     uneven: whether its blocks have lengths of their own, as Alltoallv's (which has the operation
     of Alltoall); None: some do.
     """
-    op = op or draw(st.sampled_from(UNEVEN if uneven else PROGRAMMABLE))
+    op = op or draw(st.sampled_from(UNEVEN if uneven else (*PROGRAMMABLE, OpType.CUSTOM)))
+    if op is OpType.CUSTOM:
+        n_ranks = draw(st.integers(2, max_ranks))
+        most = max(1, max_transfers // (2 * n_ranks))
+        per = draw(st.integers(1, min(most, max_chunks_per_block)))
+        return Collective.of(draw(demands(n_ranks, min(4, max(1, most // per)))), per)
 
     def least(n_ranks: int, per: int) -> int:  # transfers of the shortest program
         moves = {OpType.ALLREDUCE: 2 * n_ranks, OpType.REDUCESCATTER: n_ranks}

@@ -103,6 +103,27 @@ def best_paths(
     return program.solve()
 
 
+def demanded_paths(
+    t: Topology, need: F8, bound: float, most_variables: int | None = None
+) -> BestPaths | None:
+    """Returns the best that any transfers can do; None where the linear program is too large.
+
+    need: f8[ranks, ranks] the bytes from each rank to each, for a byte of the call; bound,
+    most_variables: as of `best_paths`. No ranks are taken for alike: O(ranks · arcs) variables.
+    """
+    if not 0 < bound < np.inf:
+        return None
+    net = network(t)
+    vertices = max(net.vertices, net.ranks)
+    arcs = _arcs(t, net, np.arange(len(net.tail)))
+    program = _PathProgram(net.ranks, arcs, bound)
+    for target in np.flatnonzero(need.any(0)).tolist():
+        program.add(np.arange(vertices), target, 1, need[:, target])
+        if program.columns > (MOST_VARIABLES if most_variables is None else most_variables):
+            return None
+    return program.solve()
+
+
 def _marked(net: FlowNetwork, root: int) -> I8:
     """Returns the colours of arcs where one rank is marked: i8[m]."""
     colour = vertex_colours(net, (np.arange(net.ranks) == root).astype(np.int64))
@@ -162,23 +183,28 @@ class _PathProgram:
         self.taken: list[I8] = []
         self.times: list[F8] = []
 
-    def add(self, own: I8, target: int, times: int) -> None:
+    def add(self, own: I8, target: int, times: int, sent: F8 | None = None) -> None:
         """Adds the flow to one destination, of which there are `times`. own: i8[vertices]
-        colours, of which the destination has one of its own."""
+        colours, of which the destination has one of its own; sent: f8[ranks] what each rank adds
+        for a byte of the call, its part of the ranks where left out."""
         arcs = self.arcs
         key = np.stack([own[arcs.tail], own[arcs.head], arcs.kind])
         ends, first = np.unique(key, axis=1, return_index=True)
         kinds = np.arange(len(first))
         column = self.columns + kinds
         self.columns += len(first)
-        size = np.bincount(own[: self.ranks], minlength=int(own.max()) + 1)
+        colours = int(own.max()) + 1
+        size = np.bincount(own[: self.ranks], minlength=colours)
+        if sent is None:
+            sent = np.full(self.ranks, 1 / self.ranks)
+        adds = np.bincount(own[: self.ranks], sent, minlength=colours)
         place = np.arange(len(size)) - (np.arange(len(size)) > own[target])
         place[own[target]] = -1
         rank = np.flatnonzero((size > 0) & (place >= 0))
         row = np.concatenate([place[ends[1]], place[ends[0]], place[rank]])
         to = np.concatenate([column, column, np.zeros(len(rank), np.int64)])
         one = np.ones(len(first))
-        value = np.concatenate([one, -one, size[rank] / self.ranks])
+        value = np.concatenate([one, -one, adds[rank]])
         at = row >= 0
         self.equal.add(row[at], to[at], value[at], np.zeros(len(size) - 1))
         of = np.full(len(arcs.tail), -1)

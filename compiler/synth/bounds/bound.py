@@ -53,7 +53,7 @@ Ranks that colour refinement cannot tell apart are taken for each other when cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -212,17 +212,17 @@ def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
         head = distances.into(inside[: len(t)])
         cut = _cut(t, directed, inside, _share(op, inside[: len(t)]), op in OUTWARD)
     else:
-        head, cut = _pairwise(t, net, distances, op)
+        head, cut = narrowest(t, net, distances, lambda label, _: _crossing(label, op))
     if op in REDUCING:
         first, last, alpha = through_one_block(t)
         ends = (last, first) if op in OUTWARD else (first, last)
         distances = Distances(directed, (*ends, alpha))
     blocks = Collective(op, len(t), block_count(op, len(t)), root).most_blocks()
-    head = 0.0 if _mixed(t, cut) else head
+    head = 0.0 if mixed(t, cut) else head
     return Limits(_latency(directed, distances, op, root), head, cut, blocks)
 
 
-def _mixed(t: Topology, cut: Cut) -> bool:
+def mixed(t: Topology, cut: Cut) -> bool:
     """Tells whether a cut is crossed both within memory domains, where bytes follow the latency,
     and between them, where a proxy's bytes precede it: then some may cross at any time."""
     part = np.zeros(len(t), np.int64)
@@ -306,16 +306,21 @@ def _between(t: Topology, partition: Partition) -> Cut:
     return _made(t, name, rows, share, partition.capacity, partition.resources)
 
 
-def _pairwise(t: Topology, net: FlowNetwork, distances: Distances, op: OpType) -> tuple[float, Cut]:
-    """Returns the head and the tightest cut of Alltoall or SendRecv: of the sets of `_sets`, in
-    each direction."""
+def narrowest(
+    t: Topology, net: FlowNetwork, distances: Distances, crossing: Callable[[I8, bool], F8]
+) -> tuple[float, Cut]:
+    """Returns the head and the tightest cut of the sets of `_sets`, in each direction.
+
+    crossing: tells of a label i8[ranks] the bytes into each part, or out of it, for a byte of the
+    call: f8[parts].
+    """
     best, most = np.zeros(len(t), np.bool_), -1.0
     backward, share = False, 0.0
     for label in _sets(t, net):
-        crosses = _crossing(label, op)
         small = net.contracted(label)
-        kinds = np.unique(crosses, return_inverse=True)[1]
         for back, directed in ((False, small), (True, small.reversed())):
+            crosses = crossing(label, back)
+            kinds = np.unique(crosses, return_inverse=True)[1]
             flows, supply = Flows(directed), np.full(small.ranks, np.inf)
             for part in np.unique(colours(directed, kinds), return_index=True)[1].tolist():
                 least = flows.to(part, supply)[0]

@@ -35,21 +35,23 @@ Columns = dict[str, I8 | int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GreedyProgram:
-    """A Program of greedy schedules. chunks: of a rank; again: whether chunks enter nodes more than
-    once; steps: of all its schedules; bound: the least steps that these can have."""
+    """A Program of greedy schedules. chunks: of a rank, or what `of` says; again: whether chunks
+    enter nodes more than once; steps: of all its schedules; bound: the least steps that these can
+    have."""
 
     program: Program
     chunks: int
     again: bool
     steps: int
     bound: int
+    of: str = "rank"
 
     @property
     def name(self) -> str:
         """The name for people: `greedy, 2 chunks a rank, again into nodes`."""
         plural = "s" if self.chunks > 1 else ""
         again = ", again into nodes" if self.again else ""
-        return f"greedy, {self.chunks} chunk{plural} a rank{again}"
+        return f"greedy, {self.chunks} chunk{plural} a {self.of}{again}"
 
 
 def greedy_programs(t: Topology, op: OpType, root: int, seed: int) -> Iterator[GreedyProgram]:
