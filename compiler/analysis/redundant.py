@@ -53,7 +53,8 @@ def redundant(program: Program) -> tuple[Problem, ...]:
 
     W201: a recv brings a rank the contents that it holds already. W202: nothing that the collective
     wants comes of a transfer's data. Each names its first transfer with its loop values, and the
-    number of transfers of the same line. A collective of which nobody knows the result has none. O(transfers + chunks), and one evaluation of the text a warning.
+    number of transfers of the same line. A collective of which nobody knows the result
+    has none. O(transfers + chunks), and one evaluation of the text a warning.
     """
     use = uses(program)
     return tuple(

@@ -84,7 +84,7 @@ def block_count(op: OpType, n_ranks: int) -> int:
 
 
 def demand_of(op: OpType, n_ranks: int, root: int = 0) -> Demand:
-    """Returns what a collective asks for, as a demand: with the same chunks and the same buffers."""
+    """Returns what a collective asks for, as a demand: with the same chunks and buffers."""
     c = Collective(op, n_ranks, block_count(op, n_ranks), root)
     rank, chunk = np.arange(n_ranks)[None], np.arange(c.n_chunks)[:, None]
     sums = np.full(c.n_chunks, c.reduces and n_ranks > 1)
@@ -108,7 +108,8 @@ class Collective:
 
     uneven: whether every block has a length of its own, from 0 to `count` elements, known at the
     call. Chunks are those of blocks of `count` elements: the last of a shorter block are short or
-    empty. demand: of a custom collective, None where nobody knows its result. The vector methods take and return arrays (or ints) of any one shape.
+    empty. demand: of a custom collective, None where nobody knows its result. The vector methods
+    take and return arrays (or ints) of any one shape.
     """
 
     op: OpType

@@ -65,7 +65,7 @@ def test_a_relay_shrinks_to_three_ranks() -> None:
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_every_mutation_makes_something_wrong(mutation: str) -> None:
     small = mutants(correct_programs(max_ranks=3, max_transfers=12))
-    unshrunk = settings(QUIET, phases=[Phase.generate])
+    unshrunk = settings(QUIET, max_examples=600, phases=[Phase.generate])
     m = find(
         small, lambda m: m.mutation == mutation and not is_correct(m.program), settings=unshrunk
     )

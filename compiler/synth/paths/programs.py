@@ -58,8 +58,8 @@ def path_programs(
     many too, which share links more evenly.
 
     Raises:
-        UserError: E451 `op` is none of OPS, or the demand is not pairwise; a rank is not reached; or direct sends are as good;
-            E452 the program is too large.
+        UserError: E451 `op` is none of OPS, or the demand is not pairwise; a rank is not reached;
+            or direct sends are as good; E452 the program is too large.
     """
     if op not in OPS and not (demand and demand.pairwise):
         served = "where every block has one source and one destination"
