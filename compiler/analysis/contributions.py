@@ -40,7 +40,7 @@ class SymbolicResult:
     rank: int
 
 
-class Ends(NamedTuple):
+class ChunkEnds(NamedTuple):
     """Where chunks start, and where they must end.
 
     start, target: i4[chunks] the rank, EVERY rank, or those LISTED for its row; per: chunks of a
@@ -58,7 +58,7 @@ class Ends(NamedTuple):
 
 
 @njit(inline="always")
-def piece_of(e: Ends, chunk: int, rank: int) -> int:
+def piece_of(e: ChunkEnds, chunk: int, rank: int) -> int:
     """Returns the number of the piece of `chunk` that `rank` starts with, 0 for a copy, or -1."""
     start = e.start[chunk]
     row = chunk // e.per
@@ -68,7 +68,7 @@ def piece_of(e: Ends, chunk: int, rank: int) -> int:
 
 
 @njit(inline="always")
-def is_wanted(e: Ends, chunk: int, rank: int) -> bool:
+def is_wanted(e: ChunkEnds, chunk: int, rank: int) -> bool:
     """Tells whether `rank` must end with `chunk`."""
     target = e.target[chunk]
     listed = target == LISTED and e.wants[chunk // e.per, rank]
@@ -76,7 +76,7 @@ def is_wanted(e: Ends, chunk: int, rank: int) -> bool:
 
 
 @njit(inline="always")
-def _touch(state: Words, seen: I4, rank: int, chunk: int, e: Ends) -> None:
+def _touch(state: Words, seen: I4, rank: int, chunk: int, e: ChunkEnds) -> None:
     """Gives `rank` its initial contribution of `chunk` when the chunk first gets there."""
     if seen[rank] == chunk:
         return
@@ -123,7 +123,7 @@ def _apply(source: Words, target: Words, reduce: bool) -> None:
 
 
 @njit
-def _missing(state: Words, seen: I4, chunk: int, e: Ends) -> int:
+def _missing(state: Words, seen: I4, chunk: int, e: ChunkEnds) -> int:
     """Returns the first rank that wants `chunk` and does not hold all of it, or -1."""
     target, full = e.target[chunk], e.full[chunk // e.per]
     lo, hi = (0, len(seen)) if target < 0 else (target, target + 1)
@@ -140,7 +140,7 @@ def _missing(state: Words, seen: I4, chunk: int, e: Ends) -> int:
 
 
 @njit
-def _run(ptr: I8, rows: I4, table: I4, e: Ends, n_ranks: int) -> tuple[int, int, int, int]:
+def _run(ptr: I8, rows: I4, table: I4, e: ChunkEnds, n_ranks: int) -> tuple[int, int, int, int]:
     """Runs every chunk; returns (code, row or chunk, clashing row, rank)."""
     state = np.zeros((n_ranks, e.full.shape[1]), np.uint64)
     seen = np.full(n_ranks, -1, np.int32)
@@ -182,11 +182,11 @@ def columns(program: Program) -> I4:
     return program.transfers.view(np.int32).reshape(len(program), len(FIELDS))
 
 
-def ends(c: Collective) -> Ends:
+def ends(c: Collective) -> ChunkEnds:
     """Returns where the chunks of a collective, whose result is known, start and must end."""
     if c.demand:
         d, listed = c.demand, np.full(c.n_chunks, LISTED, np.int32)
-        return Ends(listed, listed, c.chunks_per_block, d.has, d.wants, d.sums, full_sets(c))
+        return ChunkEnds(listed, listed, c.chunks_per_block, d.has, d.wants, d.sums, full_sets(c))
     chunks = np.arange(c.n_chunks, dtype=np.int64)
     start = np.full(c.n_chunks, EVERY, np.int32)
     if not c.reduces:
@@ -195,7 +195,7 @@ def ends(c: Collective) -> Ends:
     if not c.all_want:
         target = c.target_of(chunks).astype(np.int32)
     none, sums = np.zeros((1, 1), np.bool_), np.array([c.reduces])
-    return Ends(start, target, c.n_chunks, none, none, sums, full_sets(c))
+    return ChunkEnds(start, target, c.n_chunks, none, none, sums, full_sets(c))
 
 
 def run(program: Program) -> SymbolicResult:

@@ -21,7 +21,7 @@ from hccc.analysis.contributions import (
     OP,
     RRC,
     SRC,
-    Ends,
+    ChunkEnds,
     columns,
     ends,
     is_wanted,
@@ -76,7 +76,7 @@ def uses(program: Program) -> U1:
 
 
 @njit
-def _uses(ptr: I8, rows: I4, table: I4, e: Ends, numbers: NDArray[np.uint64]) -> U1:
+def _uses(ptr: I8, rows: I4, table: I4, e: ChunkEnds, numbers: NDArray[np.uint64]) -> U1:
     """Computes `uses`."""
     use = np.zeros(len(rows), np.uint8)
     held = np.zeros(len(numbers), np.uint64)

@@ -410,7 +410,7 @@ def bound(
 
 @python_words
 def load_demand(demand: str | Path | Source, n_ranks: int) -> Demand:
-    """Reads a demand: who has, and who must get, each block of a call, for `synthesize`.
+    """Reads a demand, for `synthesize`: which ranks have each block of a call, and which want it.
 
     Args:
         demand: its file, or its text, a line for each block: `0 -> 1-3`, or `sum 0-3 -> 0`.
@@ -419,14 +419,10 @@ def load_demand(demand: str | Path | Source, n_ranks: int) -> Demand:
     Raises:
         UserError: E017 it is no demand; E401 to E404 the file cannot be read.
     """
-    from hccc.lang import demand as language
-
     n_ranks = check_integer("n_ranks", n_ranks, 1, MAX_RANKS)
     text = isinstance(demand, str) and "->" in demand
     found = Source("<text>", str(demand)) if text else inputs.path_or_text(demand)
-    if isinstance(found, Source):
-        return language.parse(found, n_ranks)
-    return language.load(found, n_ranks)
+    return inputs.read_demand(found, n_ranks)
 
 
 @python_words

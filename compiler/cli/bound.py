@@ -11,10 +11,10 @@ from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     collective_or_demand,
+    demand_of,
     demand_option,
     faults_options,
     json_option,
-    read_demand,
 )
 from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, Size, Words
@@ -71,7 +71,7 @@ def bound(
     with progress():
         tell("Looking for the narrowest cut")
         site = load_cluster(cluster, failed, degraded)
-        what = read_demand(demand, len(site)) if demand else collectives
+        what = demand_of(demand, len(site)) if demand else collectives
         found = api.bound(site, what, size, root=root, max_sms=max_sms)
     if as_json:
         report.as_json(found.facts())

@@ -110,11 +110,11 @@ def collective_or_demand(collective: object, demand: Path | None, *, one: bool) 
         raise fail("E415", "give either a collective or a demand", help=help)
 
 
-def read_demand(path: Path, n_ranks: int) -> Demand:
+def demand_of(path: Path, n_ranks: int) -> Demand:
     """Reads the demand in a file, among the ranks of a cluster. Raises UserError."""
-    from hccc.lang.demand import load
+    from hccc.driver.inputs import read_demand
 
-    return load(path, n_ranks)
+    return read_demand(path, n_ranks)
 
 
 def faults_options(command: Command) -> Command:

@@ -14,12 +14,12 @@ from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     collective_or_demand,
+    demand_of,
     demand_option,
     faults_options,
     given,
     json_option,
     overwrite_option,
-    read_demand,
     refuse,
 )
 from hccc.cli.progress import progress
@@ -146,7 +146,7 @@ def synth(
         options = Options(max_sms=most_sms)
         how["options"] = options
         site = load_cluster(cluster, failed, degraded)
-        what = read_demand(demand, len(site)) if demand else collective or ""
+        what = demand_of(demand, len(site)) if demand else collective or ""
         if sizes is not None:
             how["options"] = replace(options, sizes=sizes, plans=plans)
             say = _several(site, what, sizes, how, kind, output, as_json, overwrite)

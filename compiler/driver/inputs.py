@@ -19,11 +19,13 @@ from hccc.base.files.reading import HEAD, read_text_in
 from hccc.base.interruptible import interruptible
 from hccc.driver.compiled import Compiled
 from hccc.ir import job_json, plan_json
+from hccc.ir.demand import Demand
 from hccc.ir.job import Job, VendorClusters
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
+from hccc.lang import demand as demand_language
 from hccc.lang.cluster import load as cluster_language
 from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
@@ -137,6 +139,13 @@ def path_or_text(given: object) -> Path | Source:
     if isinstance(given, str) and "\n" in given:
         return Source("<text>", given)
     return given if isinstance(given, Source) else Path(given)
+
+
+def read_demand(given: Path | Source, n_ranks: int) -> Demand:
+    """Reads a demand among so many ranks. Raises `UserError`."""
+    if isinstance(given, Source):
+        return demand_language.parse(given, n_ranks)
+    return demand_language.load(given, n_ranks)
 
 
 def kind_of(text: str, name: str = "") -> Text:

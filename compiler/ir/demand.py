@@ -30,7 +30,9 @@ from hccc.ir.arrays import B1, I4, I8, frozen
 
 MAX_CELLS = 1 << 22  # blocks times ranks: an Alltoall of 160 ranks
 SUM, ARROW = "sum", "->"
-_TOKEN = re.compile(r"(?P<space>[ \t\r]+|#[^\n]*)|(?P<end>[;\n])|(?P<word>->|[A-Za-z]+|[0-9]+|[-,])")
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r]+|#[^\n]*)|(?P<end>[;\n])|(?P<word>->|[A-Za-z]+|[0-9]+|[-,])"
+)
 EXAMPLE = "for example `0 -> 1-3`, or `sum 0-3 -> 0`"
 
 

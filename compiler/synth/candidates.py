@@ -25,6 +25,7 @@ from hccc.synth.common.collectives import BOTH
 from hccc.synth.greedy.demands import demand_programs
 from hccc.synth.greedy.programs import GreedyProgram, greedy_programs
 from hccc.synth.paths import programs as paths
+from hccc.synth.paths.demands import routed_demand
 from hccc.synth.pods import compose as pods
 from hccc.synth.trees.programs import tree_programs
 
@@ -234,7 +235,7 @@ def _demanded(name: str, r: SynthRequest, demand: Demand) -> Iterator[_Named]:
         case "greedy":
             yield from demand_programs(r.topology, demand, r.seed)
         case "routed":
-            yield from paths.path_programs(r.topology, r.op, seed=r.seed, demand=demand)
+            yield from routed_demand(r.topology, demand, r.seed)
         case _:
             yield _Builtin(name, direct_demand(r.topology, demand))
 

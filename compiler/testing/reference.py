@@ -192,7 +192,7 @@ def expected(c: Collective, inputs: Sequence[Data], op: str, dtype: DTypeLike) -
 
 
 def _demanded(c: Collective, rank: int, inputs: Sequence[Data], op: str, dtype: DTypeLike) -> Data:
-    """Returns a rank's output of a demand: each block that it wants, of those who have it."""
+    """Returns a rank's output of a demand."""
     demand, per = c.demand, c.chunks_per_block
     assert demand is not None
     found = [np.empty((0, *np.shape(inputs[0])[1:]), dtype)]

@@ -348,7 +348,7 @@ def inputs(p: Pattern, rank: int) -> Array:
 
 
 def _demanded(p: Pattern, demand: Demand, block: int, rank: int) -> Array:
-    """Returns what `rank` has of a block: of a sum its own piece, of copies what all have."""
+    """Returns the data of a block at `rank`: a piece of its own, or of copies the same as all."""
     if not demand.sums[block]:
         rank = int(demand.source()[block])
     return values(p, rank, block * p.count, (block + 1) * p.count)

@@ -64,7 +64,7 @@ def test_a_wrong_program_of_a_demand_is_refused_where_it_is_wrong(
 @pytest.mark.parametrize(
     ("header", "error"),
     [
-        ('OpType="custom"', "1:33: error[E012]: a custom collective needs a demand"),
+        ('OpType="custom"', "1:29: error[E012]: a custom collective needs a demand"),
         ('OpType="Broadcast", Demand="0 -> 1"', "a demand says what is done, and so does"),
         ('OpType="custom", Demand="0 -> 1; 0 -> 3"', "1:60: error[E017]: there is no rank 3"),
         ('OpType="custom", Demand=3', "Demand must be a string in quotes"),

@@ -25,7 +25,7 @@ from hccc.synth.cegis.hubs import Hubs
 from hccc.synth.cegis.model import ONE, ZERO, ConstraintRows, LinearModel
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import NEVER, distance, linked_ranks
-from hccc.synth.greedy.schedule import Demand, Schedule
+from hccc.synth.greedy.schedule import CopyDemand, Schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class _Sends:
 class _Table:
     """When each chunk can be at each rank, and the variables that follow."""
 
-    def __init__(self, c: Chunked, demand: Demand, steps: int) -> None:
+    def __init__(self, c: Chunked, demand: CopyDemand, steps: int) -> None:
         self.c, self.demand, self.steps = c, demand, steps
         need = demand.post & ~demand.pre
         self.since = distance(c, demand.pre)
@@ -110,7 +110,7 @@ class _Table:
 
 
 def full(
-    c: Chunked, demand: Demand, steps: int, kept: KeptConstraints | None = None
+    c: Chunked, demand: CopyDemand, steps: int, kept: KeptConstraints | None = None
 ) -> ScheduleEncoding:
     """Encodes with a variable per link; lazy if `kept` is given."""
     table, rows = _Table(c, demand, steps), ConstraintRows()
@@ -128,7 +128,7 @@ def full(
     return ScheduleEncoding(rows.model(upper), sends.schedule)
 
 
-def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> ScheduleEncoding:
+def aggregated(c: Chunked, demand: CopyDemand, steps: int, hubs: Hubs) -> ScheduleEncoding:
     """Encodes with a variable per link inside nodes, per rank between them."""
     table, rows = _Table(c, demand, steps), ConstraintRows()
     near = table.sends(linked_ranks(c) & (c.node[:, None] == c.node))

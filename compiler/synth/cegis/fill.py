@@ -17,10 +17,10 @@ from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import distance
-from hccc.synth.greedy.schedule import Demand, Schedule
+from hccc.synth.greedy.schedule import CopyDemand, Schedule
 
 
-def fill(c: Chunked, demand: Demand, s: Schedule, steps: int | None = None) -> Schedule:
+def fill(c: Chunked, demand: CopyDemand, s: Schedule, steps: int | None = None) -> Schedule:
     """Returns `s`, valid as far as it goes, with its first `steps` steps filled; with None, up to
     the end of the demand. O(transfers · chunks · ranks) at worst, in a compiled loop."""
     has = demand.pre.copy()
@@ -41,7 +41,7 @@ def fill(c: Chunked, demand: Demand, s: Schedule, steps: int | None = None) -> S
     return Schedule(*rows.T)
 
 
-def _wanted(c: Chunked, demand: Demand, has: B1) -> B1:
+def _wanted(c: Chunked, demand: CopyDemand, has: B1) -> B1:
     """Returns the ranks to send each chunk to: ranks that need it, and ranks closer to one of those
     than any current holder: b1[chunks, ranks]."""
     need = demand.post & ~has

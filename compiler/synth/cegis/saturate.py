@@ -12,10 +12,10 @@ import numpy as np
 from hccc.ir.arrays import I8
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import linked_ranks
-from hccc.synth.greedy.schedule import Demand, Schedule
+from hccc.synth.greedy.schedule import CopyDemand, Schedule
 
 
-def saturate(c: Chunked, demand: Demand) -> Schedule:
+def saturate(c: Chunked, demand: CopyDemand) -> Schedule:
     """Returns a complete schedule, hardly ever a valid one. O(chunks · links) a step."""
     src, dst = np.nonzero(linked_ranks(c))
     row = c.use[src * c.n + dst]

@@ -15,7 +15,7 @@ from hccc.synth.cegis.hubs import Hubs, hubs
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import least_steps, linked_ranks
-from hccc.synth.greedy.schedule import Demand, Schedule, Violation, violations
+from hccc.synth.greedy.schedule import CopyDemand, Schedule, Violation, violations
 
 # Variables: HiGHS found nothing with more in a quarter of an hour, nor Z3 in three minutes.
 LARGEST = {"highs": 500_000, "z3": 250_000}
@@ -25,7 +25,7 @@ LARGEST = {"highs": 500_000, "z3": 250_000}
 class Encoder:
     """One way to encode. width: variables of a chunk and a step, at most."""
 
-    encode: Callable[[Demand, int], ScheduleEncoding]
+    encode: Callable[[CopyDemand, int], ScheduleEncoding]
     width: int
 
 
@@ -74,7 +74,7 @@ class ScheduleSearch:
     (`deadline`, s of the monotonic clock)."""
 
     c: Chunked
-    demand: Demand
+    demand: CopyDemand
     best: Schedule
     bound: int
     solver: str
@@ -150,11 +150,11 @@ class ScheduleSearch:
         return answer.verdict, made
 
 
-def remaining(demand: Demand, prefix: Schedule) -> Demand:
+def remaining(demand: CopyDemand, prefix: Schedule) -> CopyDemand:
     """Returns the demand that is left after `prefix`."""
     has = demand.pre.copy()
     has[prefix.chunk, prefix.dst] = True
-    return Demand(has, demand.post, demand.exclusive)
+    return CopyDemand(has, demand.post, demand.exclusive)
 
 
 def before(s: Schedule, step: int) -> Schedule:

@@ -16,7 +16,7 @@ from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.search import ScheduleSearch, SearchOutcome
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import least_steps
-from hccc.synth.greedy.schedule import Demand, Schedule, gather_all, violations
+from hccc.synth.greedy.schedule import CopyDemand, Schedule, gather_all, violations
 
 Mode = Literal["faithful", "fast"]
 Solver = Literal["z3", "highs"]
@@ -25,7 +25,7 @@ EMPTY = Schedule(*np.zeros((4, 0), np.int32))
 
 def synthesize(
     c: Chunked,
-    demand: Demand,
+    demand: CopyDemand,
     *,
     mode: Mode = "fast",
     solver: Solver | None = None,

@@ -53,15 +53,15 @@ def demand_programs(t: Topology, demand: Demand, seed: int) -> Iterator[GreedyPr
             yield GreedyProgram(made, per, again, steps, bound, "block")
 
 
-def _parts(demand: Demand, per: int) -> tuple[schedule.Demand, schedule.Demand]:
-    """Returns what must be copied, backwards, to sum, and what must be copied then."""
+def _parts(demand: Demand, per: int) -> tuple[schedule.CopyDemand, schedule.CopyDemand]:
+    """Returns the copies that are sums backwards, and those that follow."""
     root = roots(demand, per)
     has, wants = np.repeat(demand.has, per, 0), np.repeat(demand.wants, per, 0)
     mine = np.arange(demand.n_ranks) == root[:, None]
     summed = root[:, None] >= 0
-    sums = schedule.Demand(np.where(summed, mine, has), np.where(summed, mine | has, has))
+    sums = schedule.CopyDemand(np.where(summed, mine, has), np.where(summed, mine | has, has))
     held = np.where(summed, mine, has)
-    return sums, schedule.Demand(held, held | wants)
+    return sums, schedule.CopyDemand(held, held | wants)
 
 
 def _table(s: schedule.Schedule, sums: bool) -> I8:

@@ -24,7 +24,7 @@ from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.common.random_numbers import next_random
 from hccc.synth.greedy.chunked import Chunked
-from hccc.synth.greedy.schedule import Demand, Schedule
+from hccc.synth.greedy.schedule import CopyDemand, Schedule
 
 IN_ORDER = 15  # elements up to which numba's sort keeps equals in order
 
@@ -33,7 +33,7 @@ class _GreedyState(NamedTuple):
     """A schedule while it is made, of K chunks, n ranks, N nodes.
 
     node: i8[n]; members: i4[n] ranks by node, of node x at first[x]:first[x + 1]; use: as in
-    `Chunked`; left: i8[R] chunks that the step may still carry; post: b1[K, n] as of Demand; have:
+    `Chunked`; left: i8[R] chunks that the step may still carry; post: b1[K, n] as of CopyDemand; have:
     b1[K, n] whether a rank has a chunk or is sent it; since: i4[K, n] the step from which on;
     inside: i8[K, N] how many ranks of a node have it; spread: i8[K] in how many nodes it is;
     wanted: i8[K, N] how many ranks of a node lack it; peers: i4[p] ranks that can send to a rank,
@@ -63,7 +63,7 @@ class _GreedyState(NamedTuple):
 
 
 def greedy(
-    c: Chunked, demand: Demand, seed: int, *, again: bool = False, most_steps: int = 1 << 30
+    c: Chunked, demand: CopyDemand, seed: int, *, again: bool = False, most_steps: int = 1 << 30
 ) -> Schedule | None:
     """Returns a Schedule of `demand` of at most `most_steps` steps; None where it finds none.
 

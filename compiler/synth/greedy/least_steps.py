@@ -9,7 +9,7 @@ a step. Three things make that tighter than need / cap:
    directly, since no rank beyond the cut can forward it: of chunks that `width` ranks want,
    floor(cap / width) cross.
    So need <= first + (steps - 2) · cap + floor(cap / width), for two steps and more.
-3. A rank that sends a chunk to one rank in a step (`Demand.exclusive`) doubles its copies in it.
+3. A rank that sends a chunk to one rank in a step (`CopyDemand.exclusive`) doubles its copies in it.
 
 No chunk travels farther in a step than one hop. And all chunks that the ranks of a node lack, each
 as often as ranks lack it, come over the links into these ranks.
@@ -23,12 +23,12 @@ from hccc.base.diagnostics import fail
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.greedy.chunked import Chunked
-from hccc.synth.greedy.schedule import Demand
+from hccc.synth.greedy.schedule import CopyDemand
 
 NEVER = int(np.iinfo(np.int32).max)
 
 
-def least_steps(c: Chunked, demand: Demand) -> int:
+def least_steps(c: Chunked, demand: CopyDemand) -> int:
     """Returns a lower bound of N_step. O(ranks² · longest route · resources of a cut) at worst.
 
     Raises:
@@ -72,7 +72,7 @@ def linked_ranks(c: Chunked) -> B1:
     return linked
 
 
-def _unreachable(c: Chunked, demand: Demand, need: B1) -> Exception:
+def _unreachable(c: Chunked, demand: CopyDemand, need: B1) -> Exception:
     chunk, rank = np.argwhere(need & (distance(c, demand.pre) == NEVER))[0]
     owner = int(np.flatnonzero(demand.pre[chunk])[0]) if demand.pre[chunk].any() else None
     source = "which no rank has" if owner is None else f"which rank {owner} has"
@@ -83,7 +83,7 @@ def _unreachable(c: Chunked, demand: Demand, need: B1) -> Exception:
     )
 
 
-def _doublings(demand: Demand, need: B1) -> int:
+def _doublings(demand: CopyDemand, need: B1) -> int:
     has, lack = np.count_nonzero(demand.pre, axis=1), np.count_nonzero(need, axis=1)
     return int(np.ceil(np.log2(1 + lack[lack > 0] / has[lack > 0]) - 1e-9).max())
 

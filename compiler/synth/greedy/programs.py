@@ -23,7 +23,7 @@ from hccc.synth.common.transfer_table import program
 from hccc.synth.greedy.chunked import Chunked, chunked
 from hccc.synth.greedy.greedy import greedy
 from hccc.synth.greedy.least_steps import least_steps
-from hccc.synth.greedy.schedule import Demand, Schedule, busiest, gather_all
+from hccc.synth.greedy.schedule import CopyDemand, Schedule, busiest, gather_all
 
 SEEDS = 16  # schedules of one demand, at most
 WORK = 1 << 20  # transfers of them all, at most, except that one is always made
@@ -81,7 +81,7 @@ def greedy_programs(t: Topology, op: OpType, root: int, seed: int) -> Iterator[G
             yield GreedyProgram(made, chunks, again, steps, bound)
 
 
-def best_greedy(c: Chunked, demand: Demand, seed: int, again: bool = False) -> Schedule:
+def best_greedy(c: Chunked, demand: CopyDemand, seed: int, again: bool = False) -> Schedule:
     """Returns the schedule, of those of several seeds, that loads the busiest resource least; of
     equals, that of fewest steps.
 

@@ -17,7 +17,7 @@ from hccc.synth.greedy.chunked import Chunked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class CopyDemand:
     """pre, post: b1[chunks, ranks] the ranks that have each chunk, and that must have it;
     exclusive: no rank sends a chunk to two ranks in one step. Backwards that is HeteCCL's Eq. 8: no
     two sums are written to one place at once."""
@@ -31,12 +31,12 @@ class Demand:
         object.__setattr__(self, "post", frozen(self.post, np.bool_))
 
 
-def gather_all(owner: I4, n: int, *, exclusive: bool = False) -> Demand:
+def gather_all(owner: I4, n: int, *, exclusive: bool = False) -> CopyDemand:
     """Returns the demand that all ranks must have every chunk. owner: i4[chunks] the rank that has
     it."""
     pre = np.zeros((len(owner), n), np.bool_)
     pre[np.arange(len(owner)), owner] = True
-    return Demand(pre, np.ones_like(pre), exclusive)
+    return CopyDemand(pre, np.ones_like(pre), exclusive)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,7 @@ class Violation(NamedTuple):
     excess: int = 0
 
 
-def violations(s: Schedule, c: Chunked, demand: Demand) -> list[Violation]:
+def violations(s: Schedule, c: Chunked, demand: CopyDemand) -> list[Violation]:
     """Returns all faults of `s`, by ascending step; chunks missing in the end come last.
 
     O(transfers · longest route + chunks · ranks) and sorting.
@@ -123,7 +123,7 @@ def _capacity(s: Schedule, c: Chunked) -> list[Violation]:
     return found + [Violation(int(s.step[i]), 4, rank=int(s.dst[i]), excess=1) for i in nowhere]
 
 
-def _causality(s: Schedule, demand: Demand) -> list[Violation]:
+def _causality(s: Schedule, demand: CopyDemand) -> list[Violation]:
     """Returns transfers of chunks that the sender does not have yet."""
     never = np.iinfo(np.int32).max
     since = np.where(demand.pre, 0, never)
@@ -132,7 +132,7 @@ def _causality(s: Schedule, demand: Demand) -> list[Violation]:
     return [Violation(int(s.step[i]), 2, chunk=int(s.chunk[i]), rank=int(s.src[i])) for i in early]
 
 
-def _repeated(s: Schedule, demand: Demand) -> list[Violation]:
+def _repeated(s: Schedule, demand: CopyDemand) -> list[Violation]:
     """Returns transfers of chunks that the receiver has."""
     n = demand.pre.shape[1]
     key = s.chunk.astype(np.int64) * n + s.dst
@@ -142,7 +142,7 @@ def _repeated(s: Schedule, demand: Demand) -> list[Violation]:
     return [Violation(int(s.step[i]), 6, chunk=int(s.chunk[i]), rank=int(s.dst[i])) for i in again]
 
 
-def _twice(s: Schedule, demand: Demand) -> list[Violation]:
+def _twice(s: Schedule, demand: CopyDemand) -> list[Violation]:
     """Returns ranks that send a chunk to several ranks in one step."""
     chunks, n = demand.pre.shape
     key = (s.step.astype(np.int64) * chunks + s.chunk) * n + s.src

@@ -8,18 +8,16 @@ join all ranks, as many as they must (`long_paths`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I4, I8
 from hccc.ir.collective import Collective, OpType, block_count
-from hccc.ir.demand import Demand
 from hccc.ir.program import Program
 from hccc.ir.topology import F8, Topology
 from hccc.synth.bounds.bound import limits
-from hccc.synth.bounds.demanded import limits_of
 from hccc.synth.common.route_table import NO_ROUTE, RouteTable, route_table
 from hccc.synth.common.transfer_table import joined, transfers
 from hccc.synth.paths.long_paths import long_paths
@@ -49,44 +47,40 @@ class PathProgram:
         return f"routed, {self.chunks} chunk{'s' if self.chunks > 1 else ''} a block"
 
 
-def path_programs(
-    t: Topology, op: OpType, root: int = 0, seed: int = 0, demand: Demand | None = None
-) -> Iterator[PathProgram]:
+def path_programs(t: Topology, op: OpType, root: int = 0, seed: int = 0) -> Iterator[PathProgram]:
     """Yields Programs that load the fullest resource least, with different numbers of chunks.
 
     Stops where more chunks would load nothing less, except that small programs come with twice as
     many too, which share links more evenly.
 
     Raises:
-        UserError: E451 `op` is none of OPS, or the demand is not pairwise; a rank is not reached;
-            or direct sends are as good; E452 the program is too large.
+        UserError: E451 `op` is none of OPS; a rank is not reached; or direct sends are as good;
+            E452 the program is too large.
     """
-    if op not in OPS and not (demand and demand.pairwise):
-        served = "where every block has one source and one destination"
-        raise fail("E451", f"routed serves no {op.value} but {served}", help="built-ins do")
+    if op not in OPS:
+        raise fail("E451", f"routed does not serve {op.value}", help="built-ins do")
     n = len(t)
-    c = Collective.of(demand) if demand else Collective(op, n, block_count(op, n), root)
-    cut = (limits_of(t, demand)[0] if demand else limits(t, op, root)).cut
+    cut = limits(t, op, root).cut
     if cut is None or cut.capacity <= 0:
         raise fail("E451", "nothing can be routed: a rank is not reached", help="see `hccc bound`")
-    if c.least_chunks > MOST_CHUNKS:
-        message = f"{op.value} over {n} ranks has {c.least_chunks:,} chunks"
+    if block_count(op, n) > MOST_CHUNKS:
+        message = f"{op.value} over {n} ranks has {block_count(op, n):,} chunks"
         raise fail("E451", message, help=f"at most {MOST_CHUNKS:,} are routed")
     table = route_table(t)
-    blocks = c.most_blocks()
+    blocks = Collective(op, n, block_count(op, n), root).most_blocks()
     block = cut.capacity / (table.capacity * blocks * cut.share)  # load of one, 1 at the bound
-    chunk, src, dst = _ends(_cut(c, 1))
+    chunk, src, dst = _ends(t, op, root, 1)
     if _direct_load(table, block, src * n + dst) <= MET:
         raise fail("E451", "relays gain nothing", help="direct sends everything straight")
     met = False
     for chunks in CHUNKS.get(op, FEW):
-        chunk, src, dst = _ends(_cut(c, chunks))
+        chunk, src, dst = _ends(t, op, root, chunks)
         if chunks > 1 and len(chunk) > (SMALL if met else MOST_TRANSFERS):
             return
         paths = _paths(t, table, block / chunks, src, dst, chunks, seed)
         if paths.relayed:
             yield PathProgram(
-                _program(t, _cut(c, chunks), paths), chunks, paths.relayed, paths.load
+                _program(t, op, root, chunks, paths), chunks, paths.relayed, paths.load
             )
         if met:
             return
@@ -102,21 +96,14 @@ def _direct_load(table: RouteTable, block: F8, row: I4) -> float:
     return float((count * block).max(initial=0.0))
 
 
-def _cut(c: Collective, chunks: int) -> Collective:
-    """Returns the collective with so many chunks in a block."""
-    return replace(c, n_chunks=chunks * c.least_chunks)
-
-
-def _ends(c: Collective) -> tuple[I8, I4, I4]:
+def _ends(t: Topology, op: OpType, root: int, chunks: int) -> tuple[I8, I4, I4]:
     """Returns the chunks that must move, and the ranks where each starts and must end: i4[P]."""
+    c = Collective(op, len(t), chunks * block_count(op, len(t)), root)
     chunk = np.arange(c.n_chunks)
-    src = c.source_of(chunk)
-    if c.demand:
-        lacks = c.demand.lacking()
-        block = chunk // c.chunks_per_block
-        dst = np.where(lacks.any(1)[block], lacks.argmax(1)[block], src)
-    else:
-        dst = c.target_of(chunk) if c.op is not OpType.SCATTER else chunk // c.chunks_per_block
+    src, dst = (
+        c.source_of(chunk),
+        c.target_of(chunk) if op is not OpType.SCATTER else chunk // chunks,
+    )
     moves = src != dst
     return chunk[moves], src[moves].astype(np.int32), dst[moves].astype(np.int32)
 
@@ -139,12 +126,12 @@ def _paths(
     return longer
 
 
-def _program(t: Topology, c: Collective, paths: Paths) -> Program:
+def _program(t: Topology, op: OpType, root: int, chunks: int, paths: Paths) -> Program:
     """Returns the Program of paths. Chunks with relays leave first, so that relays have something
     to send; in each step every rank sends to the rank so many places on, as in the direct
     Alltoall."""
     n = len(t)
-    chunk, src, dst = _ends(c)
+    chunk, src, dst = _ends(t, op, root, chunks)
     columns = []
     at, hop = src.copy(), np.where(paths.relays[0] >= 0, 0, 1)
     for stop in (*paths.relays, dst):
@@ -155,4 +142,5 @@ def _program(t: Topology, c: Collective, paths: Paths) -> Program:
         hop[goes] += np.where(hop[goes] == 0, 2, 1)
     u, v, step, which = (np.concatenate(column) for column in zip(*columns, strict=True))
     dense = np.unique(step, return_inverse=True)[1]
+    c = Collective(op, n, chunks * block_count(op, n), root)
     return joined("Routed", c, t, transfers(u, v, dense, which))

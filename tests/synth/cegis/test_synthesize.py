@@ -23,7 +23,7 @@ from hccc.synth.cegis.search import ScheduleSearch, before
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
 from hccc.synth.greedy.least_steps import least_steps
-from hccc.synth.greedy.schedule import Demand, Schedule, violations
+from hccc.synth.greedy.schedule import CopyDemand, Schedule, violations
 from tests.health_checks import EVERY_CHECK
 from tests.marks import LONG
 from tests.synth.greedy.chunked_clusters import cluster, clusters, demands, example, gather
@@ -82,7 +82,7 @@ def test_a_prefix_that_nothing_continues_is_given_up() -> None:
     c = cluster([0, 0, 0], {(0, 1): [0], (1, 2): [1]}, [1, 1])
     pre, post = np.zeros((2, 3), np.bool_), np.zeros((2, 3), np.bool_)
     pre[:, 0] = post[0, 1] = post[1, 2] = True
-    demand = Demand(pre, post)
+    demand = CopyDemand(pre, post)
     candidate = Schedule(*np.array([[0, 0, 1, 0], [1, 0, 1, 1], [1, 1, 2, 1]]).T)
     search = ScheduleSearch(c, demand, fill(c, demand, EMPTY), 2, "z3", 0, time.monotonic() + 30)
     kept = KeptConstraints(np.zeros(2, np.bool_), np.zeros((2, 3), np.bool_))

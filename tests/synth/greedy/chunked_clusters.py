@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hccc.ir.arrays import frozen
 from hccc.lang.cluster import load
 from hccc.synth.greedy.chunked import Chunked, chunked
-from hccc.synth.greedy.schedule import Demand, gather_all
+from hccc.synth.greedy.schedule import CopyDemand, gather_all
 
 CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 # Nodes of 1 and 2 GPUs.
@@ -32,7 +32,7 @@ def example(name: str) -> Chunked:
     return chunked(load.load(CLUSTERS / f"{name}.cluster"))
 
 
-def gather(c: Chunked, chunks: int = 1, *, exclusive: bool = False) -> Demand:
+def gather(c: Chunked, chunks: int = 1, *, exclusive: bool = False) -> CopyDemand:
     """Makes the demand of an Allgather of `chunks` chunks a rank."""
     return gather_all(np.repeat(np.arange(c.n), chunks), c.n, exclusive=exclusive)
 
@@ -88,7 +88,7 @@ def switched(draw: st.DrawFn) -> Chunked:
 
 
 @st.composite
-def demands(draw: st.DrawFn, c: Chunked) -> Demand:
+def demands(draw: st.DrawFn, c: Chunked) -> CopyDemand:
     """Draws 1 to 4 chunks, each of one rank or two, wanted by any."""
     count = draw(st.integers(1, 4))
     owner = draw(st.lists(st.integers(0, c.n - 1), min_size=count, max_size=count))
@@ -97,4 +97,4 @@ def demands(draw: st.DrawFn, c: Chunked) -> Demand:
     flags = st.lists(st.booleans(), min_size=c.n, max_size=c.n)
     some = np.array(draw(st.lists(flags, min_size=count, max_size=count)))
     post = np.ones_like(pre) if draw(st.booleans()) else some | pre
-    return Demand(pre, post, draw(st.booleans()))
+    return CopyDemand(pre, post, draw(st.booleans()))

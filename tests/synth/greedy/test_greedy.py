@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.greedy import greedy
 from hccc.synth.greedy.least_steps import least_steps
-from hccc.synth.greedy.schedule import Demand, Schedule, gather_all, violations
+from hccc.synth.greedy.schedule import CopyDemand, Schedule, gather_all, violations
 from tests.health_checks import EVERY_CHECK
 from tests.synth.greedy.chunked_clusters import cluster, clusters, example, gather, switched
 
@@ -57,7 +57,7 @@ def test_of_any_demand_what_is_found_holds(c: Chunked, data: st.DataObject) -> N
     pre = gather_all(np.arange(c.n), c.n).pre
     flags = st.lists(st.booleans(), min_size=c.n, max_size=c.n)
     wanted = np.array(data.draw(st.lists(flags, min_size=c.n, max_size=c.n)))
-    demand = Demand(pre, wanted | pre)
+    demand = CopyDemand(pre, wanted | pre)
     made = greedy(c, demand, 0)
     assert made is None or violations(made, c, demand) == []
 
@@ -74,7 +74,7 @@ def test_the_clusters_of_the_paper(name: str, steps: int) -> None:
 
 def test_nothing_to_do_is_no_transfer() -> None:
     have = np.ones((2, 2), np.bool_)
-    made = greedy(cluster([0, 1], {}, [1]), Demand(have, have), 0)
+    made = greedy(cluster([0, 1], {}, [1]), CopyDemand(have, have), 0)
     assert made is not None and len(made) == 0
 
 

@@ -11,7 +11,7 @@ from hccc.base.diagnostics import UserError
 from hccc.synth.cegis.encode import full
 from hccc.synth.cegis.solvers import Verdict, solve
 from hccc.synth.greedy.least_steps import distance, least_steps
-from hccc.synth.greedy.schedule import Demand, gather_all
+from hccc.synth.greedy.schedule import CopyDemand, gather_all
 from tests.health_checks import EVERY_CHECK
 from tests.synth.greedy.chunked_clusters import cluster, clusters, demands, example, gather
 
@@ -41,7 +41,7 @@ def test_the_clusters_of_the_paper(name: str, chunks: int) -> None:
 
 def test_nothing_to_do_takes_no_step() -> None:
     have = np.ones((2, 2), np.bool_)
-    assert least_steps(cluster([0, 0], {}, [1]), Demand(have, have)) == 0
+    assert least_steps(cluster([0, 0], {}, [1]), CopyDemand(have, have)) == 0
 
 
 def test_a_line_takes_its_length() -> None:
@@ -63,7 +63,7 @@ def test_the_first_step_has_only_what_ranks_begin_with() -> None:
     demand = gather_all(np.array([0, *[1] * 7]), 3)
     post = demand.pre.copy()
     post[:, 2] = True
-    assert least_steps(c, Demand(demand.pre, post)) == 3
+    assert least_steps(c, CopyDemand(demand.pre, post)) == 3
 
 
 def test_ranks_of_a_node_share_what_comes_into_it() -> None:
