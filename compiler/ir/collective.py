@@ -274,7 +274,7 @@ class Collective:
         """Returns the blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores
         it."""
         if self.demand:
-            return int(send_slots(self.demand).count[rank])
+            return int(send_slots(self.demand).counts[rank])
         if self.op is OpType.CUSTOM:
             return self.chunks_per_rank
         if self.op in (OpType.REDUCESCATTER, OpType.ALLTOALL):
@@ -287,7 +287,7 @@ class Collective:
         """Returns the blocks of `count` elements in `rank`'s receive buffer; 0 where NCCL ignores
         it."""
         if self.demand:
-            return int(receive_slots(self.demand).count[rank])
+            return int(receive_slots(self.demand).counts[rank])
         if self.op is OpType.CUSTOM:
             return self.chunks_per_rank
         if self.op in (OpType.ALLGATHER, OpType.ALLTOALL):
@@ -300,7 +300,7 @@ class Collective:
         """Returns the number of blocks in the largest buffer of any rank: nccl-tests' size."""
         if self.demand:
             d = self.demand
-            return int(max(send_slots(d).count.max(), receive_slots(d).count.max()))
+            return int(max(send_slots(d).counts.max(), receive_slots(d).counts.max()))
         ranks = {self.root, (self.root + 1) % self.n_ranks}  # all but the root are alike
         return max(max(self.input_blocks(r), self.output_blocks(r)) for r in ranks)
 

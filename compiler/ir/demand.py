@@ -76,7 +76,7 @@ class Demand:
     @property
     def n_ranks(self) -> int:
         """The number of ranks."""
-        return self.has.shape[1]
+        return int(self.has.shape[1])
 
     def source(self) -> I4:
         """Returns the first rank that has each block: i4[blocks]."""
@@ -107,12 +107,12 @@ class Demand:
 
 class Slots(NamedTuple):
     """The places of blocks in the buffers of ranks. place: i4[blocks, ranks] of each block that is
-    there; block: i4[blocks, ranks] in each place, the blocks that are not there last; count:
+    there; block: i4[blocks, ranks] in each place, the blocks that are not there last; counts:
     i8[ranks]."""
 
     place: I4
     block: I4
-    count: I8
+    counts: I8
 
 
 @lru_cache(maxsize=64)

@@ -59,16 +59,11 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
     keys, slots = scratch
     buffer, slot = o.buffer.copy(), o.slot.copy()
     start, value = o.buffer == Buffer.START, o.buffer == Buffer.VALUE
-    buffer[start], slot[start] = (
-        Buffer.INPUT,
-        c.input_slot(o.rank[start], o.slot[start].astype(np.int64)),
-    )
+    chunk = o.slot.astype(np.int64)
+    buffer[start], slot[start] = Buffer.INPUT, c.input_slot(o.rank[start], chunk[start])
     home = value.copy()
-    home[value] = c.wants(o.rank[value], o.slot[value])
-    buffer[home], slot[home] = (
-        Buffer.OUTPUT,
-        c.output_slot(o.rank[home], o.slot[home].astype(np.int64)),
-    )
+    home[value] = c.wants(o.rank[value], chunk[value])
+    buffer[home], slot[home] = Buffer.OUTPUT, c.output_slot(o.rank[home], chunk[home])
     away = value & ~home
     wanted = _key(c, o.rank[away], o.slot[away])
     at = np.searchsorted(keys, wanted)

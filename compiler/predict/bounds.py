@@ -230,12 +230,8 @@ def bounds_of(
     """
     check_ranks(demand, t)
     blocks, found = max_sms or most_blocks(t), recognised(demand)
-    if found is None:
-        limits, best = limits_of(t, demand)
-        took = 0.0
-    else:
-        limits, best = tightened(t, *found)
-        took = block_bound(t, *found, size, blocks)
+    limits, best = tightened(t, *found) if found else limits_of(t, demand)
+    took = block_bound(t, *found, size, blocks) if found else 0.0
     each = Bounded(Collective.of(demand), limits.at(size), best, blocks, took)
     return Bounds(t, cluster, (each,))
 

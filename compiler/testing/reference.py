@@ -60,9 +60,9 @@ def is_correct(program: Program) -> bool:
     """Tells whether `program` obeys the step rule and performs its collective."""
     c = program.collective
     held = {place: frozenset([_piece(c, *place)]) for place in _places(c, c.holds)}
-    pieces = dict[int, set[int]]()
-    for rank, chunk in _places(c, c.holds):
-        pieces.setdefault(chunk, set()).add(_piece(c, rank, chunk))
+    pieces = dict[int, frozenset[int]]()
+    for (_, chunk), own in held.items():
+        pieces[chunk] = pieces.get(chunk, own) | own
     for together in steps(program):
         if not (_keeps_step_rule(together) and _apply_sets(held, together)):
             return False

@@ -45,8 +45,10 @@ def demands(draw: st.DrawFn, n_ranks: int, max_blocks: int = 4) -> Demand:
     if not (sums[0] or wants[0] - has[0]):
         wants[0] |= set(range(n_ranks)) - has[0]
         sums[0] = len(has[0]) == n_ranks
-    tables = (np.array([[r in one for r in range(n_ranks)] for one in x]) for x in (has, wants))
-    return Demand(*tables, np.array(sums))
+    starts, ends = (
+        np.array([[r in one for r in range(n_ranks)] for one in x]) for x in (has, wants)
+    )
+    return Demand(starts, ends, np.array(sums))
 
 
 @st.composite

@@ -15,7 +15,9 @@ def wanted(c: Collective, channels: int, rank: int, slot: int) -> Value:
     slots."""
     chunk, channel = c.output_chunk(np.array(rank), np.array(slot // channels)), slot % channels
     holders = range(c.n_ranks) if c.reduces else [int(c.source_of(chunk))]
-    return Counter({(r, int(c.input_slot(chunk)) * channels + channel): 1 for r in holders})
+    return Counter(
+        {(r, int(c.input_slot(np.array(r), chunk)) * channels + channel): 1 for r in holders}
+    )
 
 
 def aliases(c: Collective, channels: int) -> dict[Address, Address]:

@@ -137,8 +137,8 @@ MUTANTS = [
     PassMutant(
         "values go to scratch where the rank wants them",
         "place",
-        "home = value & c.wants(o.rank, o.slot)",
-        "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)",
+        "home[value] = c.wants(o.rank[value], chunk[value])",
+        "home[value] = c.wants(o.rank[value], chunk[value]) & (o.rank[value] != 0)",
     ),
     PassMutant(
         "nothing is copied aside in place", "place", "if c.swaps_in_place else p", "if False else p"
@@ -159,14 +159,14 @@ MUTANTS = [
     PassMutant(
         "chunks that stay are copied in place only",
         "place",
-        "c.reduces else Guard.OUT_OF_PLACE",
-        "c.reduces else Guard.IN_PLACE",
+        "c.demand else Guard.OUT_OF_PLACE",
+        "c.demand else Guard.IN_PLACE",
     ),
     PassMutant(
         "send slots are off by one",
         "place",
-        "buffer[start], slot[start] = Buffer.INPUT, c.input_slot(",
-        "buffer[start], slot[start] = Buffer.INPUT, (c.input_slot(o.slot[start] * 0) + ",
+        "buffer[start], slot[start] = Buffer.INPUT, c.input_slot(o.rank[start], chunk[start])",
+        "buffer[start], slot[start] = Buffer.INPUT, 2 * c.input_slot(o.rank[start], chunk[start])",
     ),
     PassMutant(
         "a block runs backwards",

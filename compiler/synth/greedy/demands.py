@@ -40,7 +40,7 @@ def demand_programs(t: Topology, demand: Demand, seed: int) -> Iterator[GreedyPr
         for again in (False, True) if several else (False,):
             tell(f"Synthesis: greedy, chunks of a block: {per}")
             steps = bound = 0
-            tables = []
+            tables = list[I8]()
             for part, turned in ((sums, True), (copies, False)):
                 model = c.reversed() if turned else c
                 if not (part.post & ~part.pre).any():

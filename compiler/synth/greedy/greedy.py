@@ -33,8 +33,8 @@ class _GreedyState(NamedTuple):
     """A schedule while it is made, of K chunks, n ranks, N nodes.
 
     node: i8[n]; members: i4[n] ranks by node, of node x at first[x]:first[x + 1]; use: as in
-    `Chunked`; left: i8[R] chunks that the step may still carry; post: b1[K, n] as of CopyDemand; have:
-    b1[K, n] whether a rank has a chunk or is sent it; since: i4[K, n] the step from which on;
+    `Chunked`; left: i8[R] chunks that the step may still carry; post: b1[K, n] as of CopyDemand;
+    have: b1[K, n] whether a rank has a chunk or is sent it; since: i4[K, n] the step from which on;
     inside: i8[K, N] how many ranks of a node have it; spread: i8[K] in how many nodes it is;
     wanted: i8[K, N] how many ranks of a node lack it; peers: i4[p] ranks that can send to a rank,
     to v at peer_ptr[f, v]:peer_ptr[f, v + 1], f: 0 within its node, 1 from others; gate: i4[2, 2,

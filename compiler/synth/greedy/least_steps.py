@@ -9,7 +9,7 @@ a step. Three things make that tighter than need / cap:
    directly, since no rank beyond the cut can forward it: of chunks that `width` ranks want,
    floor(cap / width) cross.
    So need <= first + (steps - 2) · cap + floor(cap / width), for two steps and more.
-3. A rank that sends a chunk to one rank in a step (`CopyDemand.exclusive`) doubles its copies in it.
+3. A rank that sends a chunk to one rank in a step (`CopyDemand.exclusive`) doubles its copies.
 
 No chunk travels farther in a step than one hop. And all chunks that the ranks of a node lack, each
 as often as ranks lack it, come over the links into these ranks.
