@@ -168,7 +168,7 @@ def _values(
         variables |= (
             dict(tables()["variables"]) | {"nRanks": tables()["header"]["nRanks"]} if job else {}
         )
-        hidden = {"AlgoName", "OpType", *seen}
+        hidden = {"AlgoName", "OpType", "Demand", *seen}
         yield from (Offer(k, "variable", says) for k, says in variables.items() if k not in hidden)
     calls = [*_table("functions", "function"), *(_table("job_calls", "function") if job else ())]
     moves = {"transfer", *jobs.FORMS}

@@ -35,9 +35,7 @@ def test_contributions_are_those_of_a_run(program: Program) -> None:
     held: dict[tuple[int, int], set[int]] = {}
     for rank in range(c.n_ranks):
         for chunk in range(c.n_chunks):
-            held[rank, chunk] = (
-                {rank} if c.reduces or c.source_of(np.array([chunk]))[0] == rank else set()
-            )
+            held[rank, chunk] = {rank} if c.holds(np.array([rank]), np.array([chunk]))[0] else set()
     for row in range(len(table)):
         src, dst, _, chunk, _, op = table[row].tolist()
         if row < 40:
