@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr in LEVELS:
         os.environ.setdefault("HCCC_CXXFLAGS", LEVELS[config.option.markexpr])
     os.environ.setdefault("HCCC_PROGRESS", "off")  # or stderr depended on how fast the machine is
+    os.environ.setdefault("HCCC_SECONDS", "600")  # and what is synthesized did
     # The device layer reads it once a process, in whichever test of a worker comes first.
     os.environ["HCCC_CPU_DEVICES"] = str(CPU_DEVICES)
 

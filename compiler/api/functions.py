@@ -670,6 +670,7 @@ def synthesize(
     method: str = "auto",
     seed: int = 0,
     time_limit: float = 60.0,
+    seconds: float | None = None,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
 ) -> Synthesis:
@@ -683,8 +684,10 @@ def synthesize(
         method: a built-in algorithm (`hccc builtin list`), "greedy", "repair" (greedy, shortened by
             a solver), "cegis" (HeteCCL's) or "compose" (of one node of each kind); "auto" weighs
             all but solvers by simulated time. Its `program` is for `compile`.
-        seed: of ties; the same seed gives the same program.
+        seed: of ties.
         time_limit: seconds that a solver may take.
+        seconds: of it all, once a candidate was simulated; None: as long as it takes, so that the
+            same seed gives the same program.
         options: how candidates are compiled.
         on_phase: is told the name of each phase as it begins.
 
@@ -706,6 +709,7 @@ def synthesize(
         method=method,
         seed=seed,
         time_limit=time_limit,
+        seconds=seconds,
         options=options,
     )
 
@@ -721,6 +725,7 @@ def synthesize_sizes(
     method: str = "auto",
     seed: int = 0,
     time_limit: float = 60.0,
+    seconds: float | None = None,
     options: Options | None = None,
     on_phase: OnPhase | None = None,
 ) -> SizesSynthesis:
@@ -740,5 +745,6 @@ def synthesize_sizes(
         method=method,
         seed=seed,
         time_limit=time_limit,
+        seconds=seconds,
         options=options,
     )

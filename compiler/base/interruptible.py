@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from enum import Enum
 from functools import partial, wraps
 from itertools import count
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -22,6 +24,17 @@ R = TypeVar("R")
 T = TypeVar("T")
 LOOK = 0.1  # s: the system may deliver a signal to another thread than the main one
 _left: list[threading.Thread] = []  # threads of interrupted computations
+
+
+class Stopped(Enum):
+    """What cut a computation short: Ctrl-C, or the end of its time."""
+
+    INTERRUPTED = "interrupted"
+    LATE = "late"
+
+
+class LateError(Exception):
+    """The time of a computation is over."""
 
 
 class _Work(Generic[R]):
@@ -63,33 +76,50 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if threading.current_thread() is not threading.main_thread():
-            return function(*args, **kwargs)
-        work = _Work(lambda: function(*args, **kwargs))
-        _run([threading.Thread(target=work.run, name=function.__name__, daemon=True)], [work])
-        return work.result()
+        return _apart(lambda: function(*args, **kwargs), function.__name__)
 
     return call
 
 
+def _apart(call: Callable[[], R], name: str, late: Callable[[], bool] | None = None) -> R:
+    """Runs a call in a thread of its own, where this is the main one. late: tells whether its time
+    is over. Raises KeyboardInterrupt, LateError and what the call raises."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    work = _Work(call)
+    _run([threading.Thread(target=work.run, name=name, daemon=True)], [work], late)
+    return work.result()
+
+
 def anytime(
-    compute: Callable[[list[T]], None], enough: Callable[[list[T]], bool]
-) -> tuple[list[T], bool]:
-    """Runs `compute`, which appends its results to a list, and returns the list and whether Ctrl-C
-    cut it short. A partial list is returned only if `enough` accepts it.
+    compute: Callable[[list[T]], None],
+    enough: Callable[[list[T]], bool],
+    until: float | None = None,
+) -> tuple[list[T], Stopped | None]:
+    """Runs `compute`, which appends its results to a list, and returns the list and what cut it
+    short. A partial list is returned only if `enough` accepts it.
+
+    until: seconds of the monotonic clock at which to stop, once there is enough; in another thread
+    than the main one `compute` must see to that, and raise LateError.
 
     Raises:
         KeyboardInterrupt: Ctrl-C came before there was enough. Also the exceptions of `compute`.
     """
     found: list[T] = []
+
+    def late() -> bool:
+        return until is not None and time.monotonic() >= until and enough(list(found))
+
     try:
-        interruptible(compute)(found)
+        _apart(lambda: compute(found), compute.__name__, late)
+    except LateError:
+        return list(found), Stopped.LATE
     except KeyboardInterrupt:
         so_far = list(found)  # the interrupted computation may still append
         if not enough(so_far):
             raise
-        return so_far, True
-    return found, False
+        return so_far, Stopped.INTERRUPTED
+    return found, None
 
 
 def at_once(compute: Callable[[T], R], items: Sequence[T], *, counted: bool = False) -> list[R]:
@@ -139,14 +169,20 @@ def left_running() -> bool:
     return any(thread.is_alive() for thread in _left)
 
 
-def _run(threads: Sequence[threading.Thread], works: Sequence[_Work[Any]]) -> None:
-    """Starts `threads` and waits until all `works` are done; an interrupt stops the threads."""
+def _run(
+    threads: Sequence[threading.Thread],
+    works: Sequence[_Work[Any]],
+    late: Callable[[], bool] | None = None,
+) -> None:
+    """Starts `threads` and waits until all `works` are done; an interrupt stops the threads, and
+    `late` does, with a LateError."""
     try:
         for thread in threads:
             thread.start()
         for work in works:
             while not work.done.wait(LOOK):
-                pass
+                if late is not None and late():
+                    raise LateError
     except BaseException as error:
         for thread in threads:
             _stop(thread)

@@ -37,10 +37,11 @@ from hccc.ir.op_type import NAMES as COLLECTIVES
 if TYPE_CHECKING:
     from hccc.ir.demand import Demand
     from hccc.ir.topology import Topology
-    from hccc.synth.synthesis import Synthesis
+    from hccc.synth.synthesis import SizesSynthesis, Synthesis
 
 Kind = Literal["stdout", "program", "programs", "kernels"]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
+SECONDS, OF_SIZES = 10.0, 60.0  # of --seconds
 
 
 def _methods() -> list[str]:
@@ -95,6 +96,13 @@ def _methods() -> list[str]:
     show_default=True,
     help="Seconds of a solver; then, or at Ctrl-C, the best so far.",
 )
+@click.option(
+    "--seconds",
+    type=Number(0, 1_000_000),
+    envvar="HCCC_SECONDS",
+    show_default=f"{SECONDS:g}; of --sizes {OF_SIZES:g}",
+    help="Of all, without a solver's; then the best so far, of one candidate at the least.",
+)
 @click.option("--explain", is_flag=True, help="Also what a solver was asked, call by call.")
 @click.option("--seed", type=click.IntRange(0, 1 << 30), default=0, help="Of ties in greedy.")
 @faults_options
@@ -127,9 +135,9 @@ def synth(
     """Make an algorithm of one collective, or of a demand, for CLUSTER and calls of so many bytes.
 
     Schedules that hccc searches and its built-in algorithms are weighed by simulated time; the
-    fastest is printed as a program, with how near it comes to what no schedule can beat. The same
-    seed gives the same program. `hccc synth ... | hccc run -` runs it. Ctrl-C, once something was
-    simulated, ends with the best so far.
+    fastest is printed as a program, with how near it comes to what no schedule can beat. Where the
+    --seconds suffice the same seed gives the same program. `hccc synth ... | hccc run -` runs it.
+    Ctrl-C, once something was simulated, ends with the best so far.
     """
     kind = _kind(output)
     collective_or_demand(collective, demand, one=True)
@@ -142,9 +150,14 @@ def synth(
         begin_building()
         from hccc.driver.inputs import load_cluster
         from hccc.driver.options import Options
+        from hccc.synth.cegis.programs import METHODS as SOLVED
 
         options = Options(max_sms=most_sms)
         how["options"] = options
+        if how["seconds"] is None:
+            how["seconds"] = SECONDS if sizes is None else OF_SIZES
+        if how["method"] in SOLVED:
+            how["seconds"] += how["time_limit"]
         site = load_cluster(cluster, failed, degraded)
         what = demand_of(demand, len(site)) if demand else collective or ""
         if sizes is not None:
@@ -204,7 +217,7 @@ def _one(
     from hccc.synth.synthesis import program_text
 
     made = api.synthesize(site, collective, size, **how)
-    _stopped(made.interrupted)
+    _stopped(made, how["seconds"])
     line, facts = _as_job(site, made)
     match kind:
         case "stdout":
@@ -256,7 +269,7 @@ def _several(
 
     assert output is not None  # `_check`
     made = api.synthesize_sizes(site, collective, sizes, **how)
-    _stopped(made.interrupted)
+    _stopped(made, how["seconds"])
     compiled = None
     if kind == "programs":
         write_programs({c.file_name(): program_text(made, c) for c in made.chosen}, output.parent)
@@ -268,9 +281,12 @@ def _several(
     return lambda: print_sizes(made, compiled)
 
 
-def _stopped(interrupted: bool) -> None:
-    if interrupted:
+def _stopped(made: SizesSynthesis, seconds: float) -> None:
+    if made.interrupted:
         click.echo(INTERRUPTED, err=True)
+    elif made.late:
+        said = f"after {seconds:g} s: the best of what was weighed so far"
+        click.echo(f"{said}; --seconds {6 * max(seconds, 1):g} weighs more", err=True)
 
 
 def _print(program: str, text: str) -> None:

@@ -9,6 +9,7 @@ from math import inf
 
 import numpy as np
 
+from hccc.base.interruptible import Stopped
 from hccc.synth.candidates import ENOUGH, Candidate
 
 COMPILED = 6  # candidates of a size, those of least estimate
@@ -22,7 +23,10 @@ PEER = 0.005  # part of the estimate of a large program, for each peer of a rank
 NEAR = 0.9  # part of the bound: from there on estimates tell which candidate is slower
 SMALL = 1 << 9  # transfers of a program that is simulated in tenths of a second
 GAIN, SMALL_GAIN = 0.03, 0.01  # part of the time that an estimate must promise to save
-INTERRUPTED = "interrupted before it was simulated"
+UNTRIED = {
+    Stopped.INTERRUPTED: "interrupted before it was simulated",
+    Stopped.LATE: "not simulated: the time was over",
+}
 HARDLY = "not simulated: by its estimate hardly faster than another"
 UNNEEDED = "not simulated: another is near the bound"
 
@@ -69,12 +73,12 @@ def in_order(
     listed: Sequence[Candidate],
     simulated: dict[str, Candidate],
     bound: float,
-    stopped: bool,
+    stopped: Stopped | None,
 ) -> list[Candidate]:
     """Returns all candidates: those with a simulated time, by time, then the others, by estimate.
 
     listed: the candidates to simulate; simulated: those that were simulated, by name; bound: µs;
-    stopped: whether Ctrl-C kept the others from it.
+    stopped: what kept the others from it.
     """
     least = min((c.time for c in simulated.values() if c.time is not None), default=inf)
     left = {c.name for c in listed} - simulated.keys()
@@ -83,7 +87,7 @@ def in_order(
         if candidate.name not in left:
             return simulated.get(candidate.name, candidate)
         if stopped:
-            return replace(candidate, refused=INTERRUPTED)
+            return replace(candidate, refused=UNTRIED[stopped])
         needless = HARDLY if hardly_faster(candidate, least, bound) else UNNEEDED
         return replace(candidate, refused=needless)
 

@@ -107,8 +107,8 @@ class SizesSynthesis:
     """The result for some sizes.
 
     at: for each size, ascending, its candidates; chosen: Programs, in the order of the first size
-    of each; choice: index into `chosen` for each size; seconds: it took; interrupted: Ctrl-C ended
-    it early, and some sizes may have no simulated time.
+    of each; choice: index into `chosen` for each size; seconds: it took; interrupted, late: Ctrl-C
+    or the end of its time ended it early, and some sizes may have no simulated time.
     """
 
     topology: Topology
@@ -118,6 +118,7 @@ class SizesSynthesis:
     choice: tuple[int, ...]
     seconds: float
     interrupted: bool = False
+    late: bool = False
 
     def __repr__(self) -> str:
         names = ", ".join(chosen.name for chosen in self.chosen)
@@ -152,6 +153,7 @@ class SizesSynthesis:
             **{key: run[key] for key in ("collective", "cluster", "ranks", "seed")},
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            "late": self.late,
             "programs": [chosen.facts() for chosen in self.chosen],
             "sizes": [result.facts(self.chosen_at(k)) for k, result in enumerate(self.at)],
         }
@@ -166,6 +168,7 @@ class SizesSynthesis:
             "seed": self.seed,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            "late": self.late,
         }
 
     def comments(self, chosen: ChosenProgram) -> Iterator[str]:
@@ -241,6 +244,7 @@ class Synthesis(SizesSynthesis):
                 "limited_by",
                 "seconds",
                 "interrupted",
+                "late",
                 "weighed",
             ),
         )

@@ -19,7 +19,7 @@ from math import inf, isfinite
 import numpy as np
 
 from hccc.base.diagnostics import UserError
-from hccc.base.interruptible import anytime, interruptible
+from hccc.base.interruptible import LateError, Stopped, anytime, interruptible
 from hccc.base.progress import far, quiet, tell
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
@@ -60,19 +60,21 @@ def synthesize(
     method: str = "auto",
     seed: int = 0,
     time_limit: float = 60.0,
+    seconds: float | None = None,
     options: Options | None = None,
 ) -> Synthesis:
-    """Makes the best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C, the best of the
-    candidates that were simulated by then.
+    """Makes the best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C or after `seconds`
+    the best of the candidates that were simulated by then, one at the least.
 
     method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
-    take; options: how candidates are compiled; op: also a demand of one's own.
+    take; seconds: of it all, None: as long as it takes; options: how candidates are compiled; op:
+    also a demand of one's own.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
         KeyboardInterrupt: Ctrl-C before one was simulated.
     """
-    begin = time.perf_counter()
+    begin, until = time.perf_counter(), _until(seconds)
     r = request(
         t,
         op,
@@ -90,6 +92,7 @@ def synthesize(
         for candidate in listed:
             if hardly_faster(candidate, least, bound):
                 continue
+            _in_time(done, until)
             tell(f"Simulating {candidate.name}")
             far(len(done), len(listed))
             done.append((candidate.name, _simulated(candidate, t, [size], how, bound / ENOUGH)))
@@ -97,14 +100,13 @@ def synthesize(
             if enough(candidate) * least <= bound:
                 return
 
-    done, stopped = anytime(simulate, _any_time)
+    done, stopped = anytime(simulate, _any_time, until)
     blocks = how.max_sms or most_blocks(t)
     at = _results(r, blocks, [size], [found], [listed], done, stopped)
     best = at[0].best
     assert best.program is not None
     chosen = ChosenProgram(best.name, best.program, ((size, size),))
-    took, stopped = time.perf_counter() - begin, stopped or given_up(found)
-    return Synthesis(t, seed, at, (chosen,), (0,), took, stopped)
+    return Synthesis(t, seed, at, (chosen,), (0,), *_ended(begin, stopped, found))
 
 
 def synthesize_sizes(
@@ -116,10 +118,11 @@ def synthesize_sizes(
     method: str = "auto",
     seed: int = 0,
     time_limit: float = 60.0,
+    seconds: float | None = None,
     options: Options | None = None,
 ) -> SizesSynthesis:
     """Makes the best Programs of `op` on `t` for calls of `sizes`, at most `options.plans`; at
-    Ctrl-C, the best of the candidates that were simulated by then.
+    Ctrl-C or after `seconds`, the best of the candidates that were simulated by then.
 
     sizes: a range such as `1K..4G`, of which some are compared (`tune/sizes`). Otherwise as
     `synthesize`.
@@ -128,7 +131,8 @@ def synthesize_sizes(
         UserError: E410 for no range; what `synthesize` raises.
         KeyboardInterrupt: Ctrl-C before one was simulated.
     """
-    begin, how, each = time.perf_counter(), options or Options(), parsed(sizes)
+    begin, until = time.perf_counter(), _until(seconds)
+    how, each = options or Options(), parsed(sizes)
     r = request(
         t,
         op,
@@ -147,16 +151,16 @@ def synthesize_sizes(
 
     def simulate(done: list[_Simulated]) -> None:
         for candidate, at_sizes in wanted:
+            _in_time(done, until)
             tell(f"Simulating {candidate.name}")
             far(len(done), len(wanted))
             done.append((candidate.name, _simulated(candidate, t, at_sizes, how)))
 
-    done, stopped = anytime(simulate, _any_time)
+    done, stopped = anytime(simulate, _any_time, until)
     blocks = how.max_sms or most_blocks(t)
     at = _results(r, blocks, each, estimated, listed, done, stopped)
     chosen, choice = _chosen(at, how.plans)
-    took, stopped = time.perf_counter() - begin, stopped or given_up(found)
-    return SizesSynthesis(t, seed, at, chosen, choice, took, stopped)
+    return SizesSynthesis(t, seed, at, chosen, choice, *_ended(begin, stopped, found))
 
 
 def _simulated(
@@ -196,6 +200,25 @@ def _any_time(done: Sequence[_Simulated]) -> bool:
     return any(candidate.time is not None for _, at in done for candidate in at.values())
 
 
+def _until(seconds: float | None) -> float | None:
+    """Returns when so many seconds are over, of the monotonic clock."""
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def _in_time(done: Sequence[_Simulated], until: float | None) -> None:
+    """Raises LateError where the time is over and a candidate has been simulated."""
+    if until is not None and time.monotonic() >= until and _any_time(done):
+        raise LateError
+
+
+def _ended(
+    begin: float, stopped: Stopped | None, found: Sequence[Candidate]
+) -> tuple[float, bool, bool]:
+    """Returns the seconds that it took, and whether Ctrl-C or the time ended it."""
+    took, interrupted = time.perf_counter() - begin, stopped is Stopped.INTERRUPTED
+    return took, interrupted or given_up(found), stopped is Stopped.LATE
+
+
 def _results(
     r: SynthRequest,
     blocks: int,
@@ -203,7 +226,7 @@ def _results(
     found: Sequence[Sequence[Candidate]],
     listed: Sequence[Sequence[Candidate]],
     done: Sequence[_Simulated],
-    stopped: bool,
+    stopped: Stopped | None,
 ) -> tuple[SizeResult, ...]:
     """Returns the candidates of every size in order. blocks: thread blocks of a rank at most;
     found, listed: all, and those to simulate.

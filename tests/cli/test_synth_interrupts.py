@@ -6,13 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from hccc.base.interruptible import anytime
-from tests.cli.commandline import environment
+from hccc.base.interruptible import LateError, Stopped, anytime
+from tests.cli.commandline import Hccc, environment
 from tests.marks import slow
 from tests.synth.greedy.chunked_clusters import SMALL
 
@@ -122,6 +123,19 @@ def test_a_solver_gives_what_it_has(cluster: Path) -> None:
     assert code == 0 and "def ResCCLAlgo(" in out and err.splitlines()[0] == SAYS
 
 
+def test_seconds(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    argv = ["synth", cluster, "--collective", "allgather", "-o", tmp_path / "a.rccl"]
+    code, out, err = hccc(*argv, "-b", "1M", "--seconds", "0")
+    assert code == 0 and "not simulated: the time was over" in out
+    assert err == "after 0 s: the best of what was weighed so far; --seconds 6 weighs more\n"
+    assert "def ResCCLAlgo(" in (tmp_path / "a.rccl").read_text()
+    code, out, err = hccc(*argv, "-b", "1M", "--overwrite", "--json", "--seconds", "600")
+    assert (code, err, json.loads(out)["late"]) == (0, "", False)
+    sizes = ["-o", tmp_path / "made" / "*.rccl", "--sizes", "1K..1M", "--seconds", "0"]
+    code, out, err = hccc(*argv[:-2], *sizes)
+    assert code == 0 and err.startswith("after 0 s: ") and list((tmp_path / "made").iterdir())
+
+
 def test_what_was_found_by_then() -> None:
     def finds(found: list[int]) -> None:
         found.append(1)
@@ -129,11 +143,33 @@ def test_what_was_found_by_then() -> None:
         time.sleep(0.5)
         found.append(2)
 
-    assert anytime(finds, bool) == ([1], True)
+    assert anytime(finds, bool) == ([1], Stopped.INTERRUPTED)
     with pytest.raises(KeyboardInterrupt):
         anytime(finds, lambda found: len(found) > 1)
 
     def ends(found: list[int]) -> None:
         found.append(3)
 
-    assert anytime(ends, bool) == ([3], False)
+    assert anytime(ends, bool) == ([3], None)
+
+
+def test_what_was_found_when_the_time_was_over() -> None:
+    """Even within one result, which never comes; and never before there is enough."""
+    never = threading.Event()
+
+    def finds(found: list[int]) -> None:
+        found.append(1)
+        never.wait(60)
+        found.append(2)
+
+    begin = time.monotonic()
+    assert anytime(finds, bool, begin) == ([1], Stopped.LATE)
+    assert time.monotonic() - begin < 50
+    never.set()
+    assert anytime(finds, lambda found: len(found) > 1, begin) == ([1, 2], None)
+
+    def says(found: list[int]) -> None:
+        found.append(1)
+        raise LateError
+
+    assert anytime(says, bool, begin) == ([1], Stopped.LATE)

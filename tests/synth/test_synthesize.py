@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -47,6 +48,27 @@ def test_the_best_is_proved(op: OpType) -> None:
     assert p.collective.op is op and p.collective.n_ranks == 3
     compiled = compile_program(verify(p), Options(sizes="1M", plans=1), SMALL)
     assert {proof.name for proof in compiled.proofs} == PROOFS
+
+
+@pytest.mark.quick(0)
+def test_when_the_time_is_over_one_candidate_has_a_time() -> None:
+    whole, early = made(OpType.ALLGATHER), synthesize(SMALL, OpType.ALLGATHER, SIZE, seconds=0)
+    assert early.late and not early.interrupted and not whole.late
+    assert early.best.time is not None and early.share() <= whole.share()
+    timed = [w for w in early.weighed if w.time is not None]
+    untried = [w.name for w in early.weighed if "the time was over" in w.refused]
+    assert len(timed) == 1 and untried
+    assert {w.name for w in early.weighed} == {w.name for w in whole.weighed}
+    assert early.facts()["late"] is True and "the time was over" in early.text()
+    enough = synthesize(SMALL, OpType.ALLGATHER, SIZE, seconds=3600)
+    assert columns(enough) == columns(whole) and not enough.late
+
+
+@pytest.mark.quick(0)
+def test_the_time_is_over_in_other_threads_too() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        early = pool.submit(synthesize, SMALL, OpType.ALLGATHER, SIZE, seconds=0).result()
+    assert early.late and sum(w.time is not None for w in early.weighed) == 1
 
 
 @pytest.mark.quick(1)
