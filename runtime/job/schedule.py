@@ -122,10 +122,11 @@ class _RankTasks:
         self._pieces = len(cuts) - 1
         self._owners: list[list[int]] = v.owners().tolist()
         parts = np.arange(c.n_chunks)
-        self._holds = c.holds(np.full_like(parts, rank), parts).tolist()
-        self._wants = c.wants(np.full_like(parts, rank), parts).tolist()
-        self._in_block = (c.input_slot(parts) // self._per).tolist()
-        self._out_block = (c.output_slot(parts) // self._per).tolist()
+        here = np.full_like(parts, rank)
+        self._holds = c.holds(here, parts).tolist()
+        self._wants = c.wants(here, parts).tolist()
+        self._in_block = (c.input_slot(here, parts) // self._per).tolist()
+        self._out_block = (c.output_slot(here, parts) // self._per).tolist()
         self._written: set[tuple[int, int, int]] = set()  # pieces that are work
         self._writer: dict[tuple[int, int, int], _Done] = {}
         self._readers: defaultdict[tuple[int, int, int], list[_Done]] = defaultdict(list)

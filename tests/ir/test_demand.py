@@ -95,7 +95,8 @@ def test_every_collective_is_a_demand_with_its_chunks_and_buffers(op: OpType, n:
             ):
                 assert own_blocks(r) == blocks(r)
                 slot = np.arange(blocks(r) * 3)
-                assert np.array_equal(own_chunk(np.int64(r), slot), chunk_at(np.int64(r), slot))
+                here = np.full_like(slot, r)
+                assert np.array_equal(own_chunk(here, slot), chunk_at(here, slot))
 
 
 @pytest.mark.parametrize("op", PROGRAMMABLE)

@@ -97,13 +97,13 @@ def test_no_cut_is_narrower_than_the_bound_says_of_all(demand: Demand) -> None:
 
 def into(inside: np.ndarray) -> float:
     """Returns the GB/s into a set of ranks, by SciPy."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
+    from scipy.sparse import csr_array  # type: ignore[import-untyped]
+    from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
 
     net = network(SITE)
     big, scale, n = 10**6, 100, net.vertices
-    ends = [(n, r, big) for r in np.flatnonzero(~inside)]
-    ends += [(r, n + 1, big) for r in np.flatnonzero(inside)]
+    ends = [(n, r, big) for r in np.flatnonzero(~inside).tolist()]
+    ends += [(r, n + 1, big) for r in np.flatnonzero(inside).tolist()]
     capacity = np.minimum(net.capacity, big // scale) * scale
     tail = np.concatenate([net.tail, [a for a, _, _ in ends]])
     head = np.concatenate([net.head, [b for _, b, _ in ends]])
