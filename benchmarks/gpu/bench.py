@@ -107,33 +107,36 @@ class GpuBench:
     def check_examples(self, budget: Budget) -> None:
         """Compares every example's result on the device with the CPU's bits."""
         reference: MeasuredMachine = HostMachine()
-        made: list[tuple[str, Plan, MeasuredKernel, MeasuredKernel]] = []
+        made: list[tuple[str, str, Plan, MeasuredKernel, MeasuredKernel]] = []
         for name, plan in self.found.checks:
             if plan is None:
                 note = f"its blocks do not fit into {self.machine.capacity}"
                 self.results.checks.append(Check(name, (), None, note))
                 continue
-            folder = self.place / cases.check_folder(name)
-            kernel = self.machine.kernel(plan, folder / "device", KernelKind.GENERATED)
-            host = reference.kernel(plan, folder / "host", KernelKind.GENERATED)
-            made.append((name, plan, kernel, host))
-        request = LaunchRequest(0, DTYPE, OP)
-        build_all([(k, request) for _, _, *pair in made for k in pair])
-        for name, plan, kernel, host in made:
-            if not self.going_on(budget, f"checking {name}"):
+            for dtype in cases.check_dtypes(name):
+                folder = self.place / cases.check_folder(name, dtype)
+                kernel = self.machine.kernel(plan, folder / "device", KernelKind.GENERATED)
+                host = reference.kernel(plan, folder / "host", KernelKind.GENERATED)
+                made.append((name, dtype, plan, kernel, host))
+        build_all([(k, LaunchRequest(0, dtype, OP)) for _, dtype, _, *pair in made for k in pair])
+        for name, dtype, plan, kernel, host in made:
+            what = name if dtype == DTYPE else f"{name}, {dtype}"
+            if not self.going_on(budget, f"checking {what}"):
                 break
             with budget.piece():
-                self._check(name, plan, kernel, host)
+                self._check(what, dtype, plan, kernel, host)
 
-    def _check(self, name: str, plan: Plan, kernel: MeasuredKernel, host: MeasuredKernel) -> None:
+    def _check(
+        self, name: str, dtype: str, plan: Plan, kernel: MeasuredKernel, host: MeasuredKernel
+    ) -> None:
         sizes = self.settings.check_sizes
         schedule = SizeSchedule(sizes[0], sizes[-1], None, 1, 1, 0, True, plan.modes)
-        binds = [self.machine.bind(kernel, DTYPE, OP)]
+        binds = [self.machine.bind(kernel, dtype, OP)]
         if not isinstance(self.machine, HostMachine):
-            binds.append(HostMachine().bind(host, DTYPE, OP))
+            binds.append(HostMachine().bind(host, dtype, OP))
         try:
             wrong = sum(
-                perf.measure(plan.collective, DTYPE, OP, size, schedule, *binds).wrong
+                perf.measure(plan.collective, dtype, OP, size, schedule, *binds).wrong
                 for size in sizes
             )
         except UserError as error:

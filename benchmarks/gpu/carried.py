@@ -63,10 +63,12 @@ def state() -> str:
 def kernels(found: GpuCases) -> Iterator[CarriedKernel]:
     """Yields the kernels of a run, in the order of its parts."""
     for name, plan in found.checks:
-        if plan is not None:
-            folder = cases.check_folder(name)
-            yield CarriedKernel(plan, f"{folder}/device", cases.DTYPE, KernelKind.GENERATED)
-            yield CarriedKernel(plan, f"{folder}/host", cases.DTYPE, None)
+        if plan is None:
+            continue
+        for dtype in cases.check_dtypes(name):
+            folder = cases.check_folder(name, dtype)
+            yield CarriedKernel(plan, f"{folder}/device", dtype, KernelKind.GENERATED)
+            yield CarriedKernel(plan, f"{folder}/host", dtype, None)
     for case in found.bodies:
         for dtype in cases.DTYPES:
             kind = KernelKind.GENERATED

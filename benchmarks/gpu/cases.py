@@ -34,6 +34,8 @@ SWEPT = ("ring_allreduce", "hm_allreduce 2x4")
 # blocks up to one an SM.
 SOURCES = (1, 2, 4, 8, 9)
 BODY_BLOCKS = (9, 18, 36, 72, 126)
+# Bodies of all kinds of numbers are checked on one example: 8 sources, 8 destinations.
+CHECKED = ("direct_allreduce", ("bfloat16", "float16", "float64", "int8", "int64"))
 SHARES = {  # seconds that a part may take of a run; what is not done by then is left out
     "correctness": 80.0,
     "communicators": 60.0,
@@ -128,9 +130,14 @@ def all_of(capacity: int, most_channels: int, only: str) -> GpuCases:
     )
 
 
-def check_folder(name: str) -> str:
+def check_dtypes(name: str) -> tuple[str, ...]:
+    """Returns the types in which an example is checked."""
+    return (DTYPE, *CHECKED[1]) if name.split()[0] == CHECKED[0] else (DTYPE,)
+
+
+def check_folder(name: str, dtype: str) -> str:
     """Returns the folder of an example's kernels."""
-    return f"examples/{name.replace(' ', '-')}"
+    return f"examples/{name.replace(' ', '-')}-{dtype}"
 
 
 def programs() -> dict[str, str]:

@@ -70,7 +70,7 @@ def _of_sizes(
 def pieces(settings: GpuSettings, found: GpuCases, *, built: bool) -> Iterator[Piece]:
     """Yields the parts of a run. built: whether plans and kernels are carried along."""
     yield Piece("starting", START_S)
-    checks = [plan for _, plan in found.checks if plan is not None]
+    checks = [d for name, plan in found.checks if plan for d in cases.check_dtypes(name)]
     if not built:
         kernels = [k for k in carried.kernels(found) if k.kind]
         yield Piece("compiling programs to plans", COMPILE_S)

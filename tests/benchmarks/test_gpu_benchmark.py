@@ -99,6 +99,16 @@ def test_on_the_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_one_example_is_checked_in_several_types(tmp_path: Path) -> None:
+    words = ["--device", "cpu", "--only", "direct_allreduce"]
+    got, _ = run(tmp_path / "r", *words)
+    of_one = [c["name"] for c in got["checks"] if c["name"].startswith("direct_allreduce direct")]
+    types = [name.partition(", ")[2] for name in of_one]
+    assert types == ["", *cases.CHECKED[1]] and all(c["wrong"] == 0 for c in got["checks"])
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
 def test_with_a_gpu(tmp_path: Path) -> None:
     got, page = run(tmp_path / "r", "--only", "ring_allreduce")
