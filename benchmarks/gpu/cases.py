@@ -37,12 +37,12 @@ BODY_BLOCKS = (9, 18, 36, 72, 126)
 # Bodies of all kinds of numbers are checked on one example: 8 sources, 8 destinations.
 CHECKED = ("direct_allreduce", ("bfloat16", "float16", "float64", "int8", "int64"))
 SHARES = {  # seconds that a part may take of a run; what is not done by then is left out
-    "correctness": 80.0,
+    "correctness": 120.0,
     "communicators": 60.0,
     "constants": 30.0,
     "bodies": 60.0,
     "sizes": 100.0,
-    "interpreter": 80.0,
+    "interpreter": 110.0,
 }
 DTYPES = {"float32": 4, "bfloat16": 2}
 DTYPE, OP = "float32", "sum"  # of checks, and of generated against interpreted
