@@ -8,10 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hccc.analysis.heap import pop, push
+from hccc.api.functions import compile as compile_library
+from hccc.api.functions import simulate
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.ir import pipeline as pipeline_ir
+from hccc.ir.choices import Scheduler
 from hccc.ir.collective import OpType
 from hccc.ir.dag import Dag
 from hccc.ir.program import Program
@@ -22,6 +25,7 @@ from hccc.passes.list_schedule import list_schedule
 from hccc.passes.verify import verify
 from hccc.testing import correct_programs, topologies
 from tests.health_checks import EVERY_CHECK
+from tests.marks import slow
 from tests.passes import textbook
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -94,3 +98,18 @@ def test_a_link_in_use_is_waited_for() -> None:
 def test_without_a_cluster_it_is_hpds() -> None:
     source = transfer.read(EXAMPLES / "hm_reducescatter.rccl")
     assert driver.compile_text(source, Options()).options.scheduler == "hpds"
+
+
+@pytest.mark.parametrize("name", ["hm_allgather", slow("hm_allreduce"), slow("hm_reducescatter")])
+def test_the_faster_of_both_is_never_behind_round_robin(name: str) -> None:
+    """HPDS alone is, on ResCCL's own programs: benchmarks/paper/README.md says why."""
+    sizes = [1 << 20, 1 << 26, 1 << 29]
+    took = {}
+    for scheduler in (Scheduler.HPDS, Scheduler.LIST, Scheduler.ROUND_ROBIN):
+        how = Options(scheduler=scheduler, tune="off", prove=False)
+        made = compile_library(EXAMPLES / f"{name}.rccl", how, cluster="resccl-topo4")
+        calls = simulate(made, sizes, cluster="resccl-topo4")
+        took[scheduler] = [float(str(row["time"])) for row in calls.records()]
+    pairs = zip(took[Scheduler.HPDS], took[Scheduler.LIST], strict=True)
+    best = [min(pair) for pair in pairs]
+    assert all(a <= b * (1 + 1e-9) for a, b in zip(best, took[Scheduler.ROUND_ROBIN], strict=True))

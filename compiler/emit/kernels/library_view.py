@@ -199,7 +199,7 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target], narrowest: Plan
         version=__version__,
         source=safe_comment(plan.source),
         collective=describe(plan),
-        says=SAYS[c.op],
+        says=SAYS[c.op] if c.demand is None else "What its demand says",
         reduces=reducing,
         touches_peers=plan.touches_peers(),
         shape=tuple(kernel_shape(plan).constants().items()),
