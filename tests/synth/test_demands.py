@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import UserError
 from hccc.ir.collective import OpType, demand_of
@@ -99,12 +97,9 @@ def test_no_cut_is_narrower_than_the_bound_says_of_all(demand: Demand) -> None:
 
 def into(inside: np.ndarray) -> float:
     """Returns the GB/s into a set of ranks, by SciPy."""
-<<<<<<< HEAD
     from scipy.sparse import csr_array  # type: ignore[import-untyped]
     from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
 
-=======
->>>>>>> 71591216 (HPDS and round-robin: measured over ResCCL's programs, explained, and a test that the faster of HPDS and list is never behind; headers of a demand's kernels say so)
     net = network(SITE)
     big, scale, n = 10**6, 100, net.vertices
     ends = [(n, r, big) for r in np.flatnonzero(~inside).tolist()]
