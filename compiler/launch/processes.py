@@ -214,7 +214,9 @@ class ProcessRanks:
 
 def task_of(c: Collective, name: str, timeout: float) -> WorkerTask:
     """Returns the task of ranks that load a library of a name."""
-    return WorkerTask(name, (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven), timeout)
+    demand = c.demand.text() if c.demand else ""
+    fields = (c.op.value, c.n_ranks, c.n_chunks, c.root, c.uneven, demand)
+    return WorkerTask(name, fields, timeout)
 
 
 def shared_out(n_ranks: int, n_processes: int, hosts: Sequence[Host]) -> int:

@@ -21,6 +21,7 @@ import psutil  # type: ignore[import-untyped]
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir import job_json
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.demand import parse as parse_demand
 from hccc.ir.job import Job
 from hccc.ir.uneven import BlockTable
 from hccc.launch.addresses import address_of
@@ -125,8 +126,9 @@ class Worker:
         self._library, self._name, self._timeout = library, name, timeout
         self._job = job_json.loads(job) if job else None
         self._vendors, self._micro_batches = vendors, micro_batches
-        op, *rest = collective
-        self._collective = Collective(OpType(op), *rest)
+        op, n, *rest, text = collective
+        demand = parse_demand(text, n) if text else None
+        self._collective = Collective(OpType(op), n, *rest, demand)
         self._pool = ThreadPoolExecutor(len(ranks))
 
     def meet(self, host: str | None) -> str:

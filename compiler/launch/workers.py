@@ -29,12 +29,13 @@ OnMessage = Callable[[int, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """The job of a run's processes. collective: the fields of a Collective, timeout: seconds a
-    launch waits; job: a Job as JSON, "" where they load a library; vendors: whose library, and
-    which file of it, serves each rank; micro_batches: of its calls of so many bytes or more."""
+    """The job of a run's processes. collective: the fields of a Collective, its demand as a text;
+    timeout: seconds a launch waits; job: a Job as JSON, "" where they load a library; vendors:
+    whose library, and which file of it, serves each rank; micro_batches: of its calls of so many
+    bytes or more."""
 
     name: str
-    collective: tuple[str, int, int, int, bool]
+    collective: tuple[str, int, int, int, bool, str]
     timeout: float
     job: str = ""
     vendors: tuple[tuple[str, str], ...] = ()
