@@ -126,9 +126,9 @@ class Worker:
         self._library, self._name, self._timeout = library, name, timeout
         self._job = job_json.loads(job) if job else None
         self._vendors, self._micro_batches = vendors, micro_batches
-        op, n, *rest, text = collective
+        op, n, chunks, root, uneven, text = collective
         demand = parse_demand(text, n) if text else None
-        self._collective = Collective(OpType(op), n, *rest, demand)
+        self._collective = Collective(OpType(op), n, chunks, root, uneven, demand)
         self._pool = ThreadPoolExecutor(len(ranks))
 
     def meet(self, host: str | None) -> str:
