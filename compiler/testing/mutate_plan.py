@@ -33,6 +33,17 @@ _REDUCTIONS: tuple[list[str], ...] = (  # of one's own; the last two are none
     ["odds: a + b +"],
     ["sum: a + b"],
 )
+_DEMANDS = (  # some are none of few ranks, or no demands
+    "0,1 -> 2; sum 0-3 -> 0",
+    "0 -> 2; sum 0-3 -> 0,3",
+    "0,1 -> 2; sum 0-2 -> 0,3",
+    "0,1 -> 2; 0-3 -> 0,3",
+    "sum 0-3 -> 0,3; 0,1 -> 2",
+    "0 -> 1",
+    "1 -> 0; 0 -> 1; sum 0-1 -> 0-1",
+    "0 -> 9",
+    "",
+)
 _OBJECTS: tuple[Any, ...] = (None, {}, {"name": "x", "text": "y"}, {"fuse": "none", "slots": 2})
 
 
@@ -84,6 +95,9 @@ def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
     if path == ("reductions",):
         lists = [one for one in _REDUCTIONS if one != data.get("reductions", [])]
         return {**data, "reductions": lists[choose(len(lists) - 1)]}
+    if path == ("collective", "demand"):
+        texts = [one for one in _DEMANDS if one != data["collective"].get("demand")]
+        return with_value(data, path, texts[choose(len(texts) - 1)])
     old = at(data, path)
     if isinstance(old, list):
         return _in_column(data, path, old, choose)

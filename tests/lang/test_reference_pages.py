@@ -61,7 +61,9 @@ def test_header_keys_and_defaults_are_those_of_the_code() -> None:
     assert int(rows["Root"]) == p.collective.root
     assert values[rows["GPUPerNode"]] == p.gpus_per_node
     assert values[rows["NICPerNode"]] == p.nics_per_node
-    assert rows["nChunks"] == "nRanks (Alltoall: nRanks * nRanks)"
+    assert rows["nChunks"] == "nRanks (Alltoall: nRanks * nRanks; a demand: its blocks)"
+    text = 'ResCCLAlgo(nRanks=4, OpType="custom", Demand="0 -> 1; 1 -> 0"):\n'
+    assert parse(Source("small", text)).collective.n_chunks == 2
     assert {op: _small(op).collective.n_chunks for op in PROGRAMMABLE} == {
         op: 16 if op is OpType.ALLTOALL else 4 for op in PROGRAMMABLE
     }

@@ -39,7 +39,15 @@ BASES = {  # examples, and how they are compiled: every buffer, guard and kind o
     "sendrecv": Options(transport=Transport.STAGED),
     "ring_allreduce on nodes": Options(network_lowering="put", fuse="none"),
     "ring_allgather on nodes": Options(network_lowering="slots"),
+    "a demand": Options(),
 }
+DEMAND = """ResCCLAlgo(nRanks=4, OpType="custom", Demand="0,1 -> 2; sum 0-3 -> 0,3", nChunks=4):
+    for j in range(2):
+        transfer(j, 2, 0, j, recv)
+        for r in range(1, 4):
+            transfer(r, 0, 0, 2 + j, rrc)
+        transfer(0, 3, 1, 2 + j, recv)
+"""
 MUTANTS = 12  # of a field of each plan
 RUN = 3  # accepted mutants that are run
 HEADER = {"E310"}
@@ -69,6 +77,7 @@ BOUND: dict[str, set[str]] = {
     "collective.n_ranks": {*HEADER, *ROWS},
     "collective.n_chunks": {*HEADER, *OPERANDS},
     "collective.root": {*HEADER, *OPERANDS},
+    "collective.demand": {*HEADER, *OPERANDS},
     "transport": OPERANDS,
     "queue_slots": {*HEADER, *SCHEMA},
     "accumulate": HEADER,
@@ -130,8 +139,11 @@ LAUNCH = {
 @cache
 def base(name: str) -> PlanData:
     file, *nodes = name.split(maxsplit=1)
-    small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{file}.rccl").read_text(encoding="utf-8"))
-    small = re.sub(r"PerNode=4", "PerNode=2", small) if nodes else small
+    if name == "a demand":
+        small = DEMAND
+    else:
+        small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{file}.rccl").read_text(encoding="utf-8"))
+        small = re.sub(r"PerNode=4", "PerNode=2", small) if nodes else small
     plan = compile_text(Source(name, small), BASES[name]).plan
     data: PlanData = json.loads(plan_json.dumps(plan))
     return data
