@@ -71,8 +71,8 @@ def piece_of(e: ChunkEnds, chunk: int, rank: int) -> int:
 def is_wanted(e: ChunkEnds, chunk: int, rank: int) -> bool:
     """Tells whether `rank` must end with `chunk`."""
     target = e.target[chunk]
-    listed = target == LISTED and e.wants[chunk // e.per, rank]
-    return target in (rank, EVERY) or listed
+    every, listed = target == EVERY, target == LISTED
+    return every or target == rank or (listed and e.wants[chunk // e.per, rank])
 
 
 @njit(inline="always")
