@@ -17,7 +17,8 @@ SMALL = 4 << 10  # bytes of calls that take little more than α
 @dataclass(frozen=True, slots=True)
 class Line:
     """What a call over one link costs, by size. alpha: µs; rate: GB/s; r2: the part of the
-    (relative) differences between times that it explains; worst: its largest relative error."""
+    (relative) differences between times that it explains, 0 where it explains none of them; worst:
+    its largest relative error."""
 
     alpha: float
     rate: float
@@ -47,7 +48,7 @@ def fit(sizes: Sequence[int], times: Sequence[float]) -> Line:
     errors = (alpha + beta * s) / t - 1
     mean = (1 / t).sum() / (1 / t**2).sum()  # the constant that explains most
     differences = float(((mean / t - 1) ** 2).sum())
-    r2 = 1 - float((errors**2).sum()) / differences if differences > 0 else 1.0
+    r2 = max(0.0, 1 - float((errors**2).sum()) / differences) if differences > 0 else 1.0
     rate = min(FASTEST, 1 / (beta * BYTES_PER_US)) if beta > 0 else FASTEST
     return Line(float(alpha), float(rate), r2, float(np.abs(errors).max()))
 

@@ -118,11 +118,11 @@ def refused(plan: Plan) -> str | None:
 
 
 def assert_harmless(plan: Plan, seeds: int) -> None:
-    op = "avg" if plan.collective.reduces else "sum"
+    op = "avg" if plan.collective.reduces and plan.averages else "sum"
     for seed in range(seeds):
         x = exact_inputs(plan.collective, np.int64, (1 + seed % 5,), seed=seed)
         want = expected(plan.collective, x, op, np.int64)
-        got = execute(plan, x, op, in_place=seed % 2 == 1, seed=seed)
+        got = execute(plan, x, op, in_place=plan.in_place and seed % 2 == 1, seed=seed)
         assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True))
 
 

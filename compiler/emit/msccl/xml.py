@@ -134,6 +134,8 @@ def _checked(
     c = plan.collective
     if c.uneven:
         raise fail("E522", f"the {d.name} dialect has no {c.name}: it cannot say lengths of blocks")
+    if c.demand:
+        raise fail("E522", f"the {d.name} dialect has no demands: buffers of ranks are alike there")
     if c.op not in d.collectives:
         known = ", ".join(dict.fromkeys(d.collectives.values()))
         raise fail("E522", f"the {d.name} dialect has no {c.op.value}; it has {known}")
