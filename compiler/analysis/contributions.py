@@ -72,7 +72,7 @@ def is_wanted(e: ChunkEnds, chunk: int, rank: int) -> bool:
     """Tells whether `rank` must end with `chunk`."""
     target = e.target[chunk]
     every, listed = target == EVERY, target == LISTED
-    return every or target == rank or (listed and e.wants[chunk // e.per, rank])
+    return bool(every or target == rank or (listed and e.wants[chunk // e.per, rank]))
 
 
 @njit(inline="always")
