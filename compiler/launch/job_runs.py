@@ -10,6 +10,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
 from hccc.ir import job_json
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
+from hccc.ir.limits import MAX_RANKS
 from hccc.launch.hosts import hosts_of
 from hccc.launch.measure import RunOptions, bounded, told_rows
 from hccc.launch.processes import RankProcesses, shared_out, task_of
@@ -22,7 +23,6 @@ from hccc.runtime.measure.perf import PerfRow, Ranks, SizeSchedule
 
 # A vendor, its library's file or "", and how many ranks it serves.
 Vendors = Sequence[tuple[str, str, int]]
-MOST_RANKS = 1 << 16  # `ir/limits.MAX_RANKS`
 OPS = ("sum", "prod", "max", "min", "avg", "band", "bor", "bxor", "land", "lor")
 
 
@@ -36,7 +36,7 @@ def vendors_of(text: str) -> Vendors:
     for word in text.split(","):
         what, _, count = word.strip().rpartition(":")
         name, _, file = what.partition("=")
-        if not (name.isidentifier() and count.isdecimal() and 0 < int(count) <= MOST_RANKS):
+        if not (name.isidentifier() and count.isdecimal() and 0 < int(count) <= MAX_RANKS):
             raise ValueError(f"{word!r} is no vendor with its ranks, as mpich:4")
         found.append((name.lower(), file, int(count)))
     return tuple(found)

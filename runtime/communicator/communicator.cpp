@@ -890,8 +890,11 @@ void Communicator::run(const Library &library, const Called &called, const Stage
                             network_ ? network_->proxy_ring() : nullptr, scalar_.bits, scalar_.at};
   hccc_call call = call_of(count, staged.used.in_place, micro_batch_bytes_);
   // On the CPU the monitor ends a call at its deadline. A kernel of a GPU does that itself, for the host
-  // does not see when it begins to run.
-  if (gpu_) call.deadline_s = std::max(timeout_ - static_cast<double>(waited_) * 1e-9, 0.01 * timeout_);
+  // does not see when it begins to run. A graph launches it again, and nobody waits before that.
+  if (gpu_) {
+    const bool captured = gpu_->captures(static_cast<hcccrtStream_t>(stream));
+    call.deadline_s = std::max(timeout_ - (captured ? 0 : static_cast<double>(waited_) * 1e-9), 0.01 * timeout_);
+  }
   call.window = window_, call.blocks = blocks;
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);

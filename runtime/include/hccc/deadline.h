@@ -52,7 +52,7 @@ HCCC_FN void hccc_send_extension(const hccc_block& b, unsigned number) {
     hccc_raise(b, hccc_neighbour(b.rank, i), hccc_extension_at(hccc_this_shape) + b.rank, number);
 }
 
-// What a wait that has lasted long needs to know.
+// The state of a long wait's deadlines.
 struct hccc_deadlines {
   unsigned extension;  // the newest, which is forwarded; 0: there are none
   bool over;           // the launch's deadline has passed
