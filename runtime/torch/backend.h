@@ -114,6 +114,8 @@ class HcccBackend : public c10d::Backend {
   const std::shared_ptr<Queue> message_queue_;
   std::mutex parts_mutex_;
   std::map<at::DeviceIndex, std::shared_ptr<DevicePart>> parts_;  // of one type of devices
+  c10::intrusive_ptr<c10d::Store> split_by_;  // of the last split: its store, and what was made
+  c10::weak_intrusive_ptr<Backend> split_{c10::intrusive_ptr<Backend>()};
   std::atomic<uint64_t> made_{0};
   uint64_t barriers_ = 0;
 };

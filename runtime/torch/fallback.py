@@ -203,6 +203,10 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Sets the deadline of later calls."""
         self._limit = timeout
 
+    def _get_backend(self, device: torch.device) -> PythonGroup:
+        """Returns the group itself: it has no backend besides. PyTorch asks since 2.15."""
+        return self
+
     def shutdown(self) -> None:
         """Ends the group after its calls; the second time nothing."""
         for stream in (self._stream, *self._message_streams):
