@@ -178,12 +178,10 @@ class CommunicatorRank:
         `oneccl`, `own` ...), else HCCC_VENDOR's, else `own`; file: of that library; micro_batches:
         how many, of calls of so many bytes or more.
 
-        Raises UserError E41x where it cannot be built, E473 where there is none, or for a job in
-        memory of a GPU; CommunicatorError at every rank where one cannot load the job.
+        Raises UserError E41x where it cannot be built, E473 where there is none; CommunicatorError
+        at every rank where one cannot load the job.
         """
         if isinstance(path, Job):
-            if self.platform != "cpu":
-                raise fail("E473", f"jobs run in memory of the host, and this is {self.platform}'s")
             made = LoadedJob(self.handle, self.rank, path, vendor, file, micro_batches)
             self._jobs.insert(0, made)
             return
@@ -281,19 +279,22 @@ class CommunicatorRank:
     def run_job(
         self, job: LoadedJob, words: tuple[Any, ...], stream: Stream | int | None = None
     ) -> None:
-        """Runs a job. words: send and receive address, count, type, and a reduction if it has one.
+        """Runs a job. words: send and receive address, count, type, and a reduction if it has one;
+        stream: of a GPU, whose work is done first.
 
-        Raises as `LoadedJob.run`; UserError E473 for a call in a stream or a group.
+        Raises as `LoadedJob.run`; UserError E473 for a call in a group, or in a stream of the host.
         """
-        if stream is not None or in_group():
-            where = "a stream" if stream is not None else "a group"
+        on_host = self.platform == "cpu"
+        if (stream is not None and on_host) or in_group():
+            where = "a group" if in_group() else "a stream"
             message = f"{job.job.name} is a job, and this call of it is in {where}"
             raise fail("E473", message, help="a job's call returns when it is done: make it alone")
         send, receive, count, type_, *rest = words
         op = rest[0] if job.job.collective.reduces else SUM
         if isinstance(op, PremulSum):
             raise fail("E473", f"{job.job.name} is a job, and jobs have no premul_sum")
-        job.run(send, receive, count, type_, op, self._job_timeout())
+        queue = None if on_host else handle_of(stream)
+        job.run(send, receive, count, type_, op, self._job_timeout(), queue)
 
     def _job_timeout(self) -> float:
         """Returns how many seconds a job's call may take."""

@@ -2,3 +2,4 @@
 #include "combine.cpp"
 #include "job.cpp"
 #include "joined.cpp"
+#include "pieces.cpp"

@@ -3,11 +3,14 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "../communicator/comm.h"
 #include "combine.h"
 #include "joined.h"
+#include "pieces.h"
 
 namespace hccc::job {
 
@@ -28,7 +32,7 @@ constexpr double LATER_S = 1;  // after a call's end: it is this job that says w
 // A call. Threads that a library has not let go may outlive it, and the job.
 struct Call {
   const hccc_job_schedule *schedule = nullptr;
-  char *buffers[4] = {};
+  char *buffers[HCCC_JOB_NOWHERE] = {};
   hcccDataType_t type{};
   hcccRedOp_t op{};
   size_t size = 0;
@@ -37,8 +41,9 @@ struct Call {
 
 class Lanes {
  public:
-  Lanes(hcccComm_t border, const hccc_vendor *vendor, hccc_vendor_comm *comm, std::vector<std::string> steps)
-      : border_(border), vendor_(vendor), comm_(comm), steps_(std::move(steps)), rank_(border->of.rank()) {}
+  Lanes(const Joined &with, std::vector<std::string> steps)
+      : border_(with.border), vendor_(with.vendor), comm_(with.comm), device_(with.device), in_pieces_(with.in_pieces),
+        steps_(std::move(steps)), rank_(border_->of.rank()) {}
 
   // Starts the thread of a lane, for the calls from now on.
   static std::thread started(const std::shared_ptr<Lanes> &lanes, size_t lane) {
@@ -99,6 +104,8 @@ class Lanes {
 
  private:
   void work(size_t lane, uint64_t seen) {
+    std::optional<OnDevice> there;
+    std::unique_ptr<Pieces> pieces;
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return ending_ || turn_ != seen; });
@@ -106,13 +113,22 @@ class Lanes {
       seen = turn_;
       if (lane >= static_cast<size_t>(call_.schedule->n_lanes)) continue;
       lock.unlock();
-      carry_out(lane);
+      carry_out(lane, [&]() -> Pieces & {
+        if (pieces) return *pieces;
+        there.emplace(*device_);
+        set_memory_of_thread(Device());
+        pieces = std::make_unique<Pieces>();
+        return *pieces;
+      });
       lock.lock();
       if (--running_ == 0) changed_.notify_all();
     }
   }
 
-  void carry_out(size_t lane) {
+  // Returns a lane's pieces, which are made when they are first needed.
+  using Made = std::function<Pieces &()>;
+
+  void carry_out(size_t lane, const Made &made) {
     const hccc_job_schedule &all = *call_.schedule;
     const hccc_job_task *const begin = all.tasks + all.lane_begin[lane], *const end = all.tasks + all.lane_begin[lane + 1];
     for (const hccc_job_task *at = begin; at != end;) {
@@ -121,7 +137,7 @@ class Lanes {
       for (const hccc_job_task *one = at; one != next; ++one)
         for (int64_t w = one->first_wait; w < one->first_wait + one->n_waits; ++w)
           if (!wait(all.waits[w])) return;
-      if (next - at > 1 ? !together(at, next) : !carry_out(*at)) return;
+      if (!carry_out(at, next, made)) return;
       at = next;
       done_[lane].store(static_cast<int>(at - begin), std::memory_order_seq_cst);
       if (waiting_.load(std::memory_order_seq_cst)) {
@@ -146,14 +162,26 @@ class Lanes {
     return !failed_;
   }
 
-  bool together(const hccc_job_task *at, const hccc_job_task *end) {
-    hcccResult_t result = vendor_->group_start();
-    for (const hccc_job_task *one = at; one != end && result == hcccSuccess; ++one) result = perform(*one);
-    if (result == hcccSuccess) result = vendor_->group_end();
-    return ended(*at, result);
+  // Carries out tasks that go on together. False: the call has failed.
+  bool carry_out(const hccc_job_task *at, const hccc_job_task *end, const Made &made) {
+    try {
+      if (end - at > 1) of_vendor(vendor_->group_start());
+      for (const hccc_job_task *one = at; one != end; ++one) perform(*one, made);
+      if (end - at > 1) of_vendor(vendor_->group_end());
+      if (device_ && at->kind < HCCC_JOB_HOP_SEND) of_vendor(vendor_->wait(comm_, made().stream()));
+      return !failed_;
+    } catch (const Error &error) {
+      await_reason(error.code);
+      fail(error.code, error.what(), at);
+      return false;
+    }
   }
 
-  bool carry_out(const hccc_job_task &task) { return ended(task, perform(task)); }
+  void of_vendor(hcccResult_t result) const {
+    if (result == hcccSuccess) return;
+    const std::string name = vendor_->name, text = vendor_->last_error();
+    throw Error(result, text.rfind(name, 0) == 0 ? text : name + ": " + text);
+  }
 
   // Waits for the reason of a rank that is gone or has given up, which may come after its library's end does.
   void await_reason(hcccResult_t result) const {
@@ -163,39 +191,70 @@ class Lanes {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
-  bool ended(const hccc_job_task &task, hcccResult_t result) {
-    if (result == hcccSuccess) return !failed_;
-    await_reason(result);
-    const bool hop = task.kind == HCCC_JOB_HOP_SEND || task.kind == HCCC_JOB_HOP_RECEIVE;
-    const char *why = hop ? hcccGetLastError(nullptr) : vendor_->last_error();
-    fail(result, hop ? std::string(why) : std::string(vendor_->name) + ": " + why, &task);
-    return false;
-  }
-
   char *at(int buffer, int64_t element) const {
     return buffer == HCCC_JOB_NOWHERE ? nullptr : call_.buffers[buffer] + static_cast<size_t>(element) * call_.size;
   }
 
-  hcccResult_t perform(const hccc_job_task &t) {
+  void perform(const hccc_job_task &t, const Made &made) {
     const char *const from = at(t.from, t.from_at);
     char *const to = at(t.to, t.to_at);
     const auto n = static_cast<size_t>(t.count);
     switch (t.kind) {
-      case HCCC_JOB_REDUCE: return vendor_->reduce(from, to, n, call_.type, call_.op, t.peer, comm_, nullptr);
-      case HCCC_JOB_BROADCAST: return vendor_->broadcast(from, to, n, call_.type, t.peer, comm_, nullptr);
+      case HCCC_JOB_HOP_SEND: return send(t, from, n * call_.size, made);
+      case HCCC_JOB_HOP_RECEIVE: return receive(t, to, n * call_.size, made);
+      case HCCC_JOB_ADD: return add(to, from, at(t.with, t.with_at), n, made);
+      case HCCC_JOB_COPY:
+        if (device_) return made().copy(to, from, n * call_.size, go_on());
+        memmove(to, from, n * call_.size);
+        return;
+      default: return of_vendor(call_vendor(t, from, to, n, device_ ? made().stream() : nullptr));
+    }
+  }
+
+  hcccResult_t call_vendor(const hccc_job_task &t, const char *from, char *to, size_t n, void *stream) const {
+    switch (t.kind) {
+      case HCCC_JOB_REDUCE: return vendor_->reduce(from, to, n, call_.type, call_.op, t.peer, comm_, stream);
+      case HCCC_JOB_BROADCAST: return vendor_->broadcast(from, to, n, call_.type, t.peer, comm_, stream);
       case HCCC_JOB_REDUCE_SCATTER:
-        return vendor_->reduce_scatter(from, to, n, call_.type, call_.op, comm_, nullptr);
-      case HCCC_JOB_ALL_GATHER: return vendor_->all_gather(from, to, n, call_.type, comm_, nullptr);
-      case HCCC_JOB_SEND: return vendor_->send(from, n, call_.type, t.peer, comm_, nullptr);
-      case HCCC_JOB_RECEIVE: return vendor_->recv(to, n, call_.type, t.peer, comm_, nullptr);
-      case HCCC_JOB_HOP_SEND:
-        sent_.fetch_add(n * call_.size, std::memory_order_relaxed);
-        return hcccSend(from, n, call_.type, t.peer, border_, nullptr);
-      case HCCC_JOB_HOP_RECEIVE: return hcccRecv(to, n, call_.type, t.peer, border_, nullptr);
-      case HCCC_JOB_ADD: call_.combine(to, from, at(t.with, t.with_at), n); return hcccSuccess;
-      case HCCC_JOB_COPY: memmove(to, from, n * call_.size); return hcccSuccess;
+        return vendor_->reduce_scatter(from, to, n, call_.type, call_.op, comm_, stream);
+      case HCCC_JOB_ALL_GATHER: return vendor_->all_gather(from, to, n, call_.type, comm_, stream);
+      case HCCC_JOB_SEND: return vendor_->send(from, n, call_.type, t.peer, comm_, stream);
+      case HCCC_JOB_RECEIVE: return vendor_->recv(to, n, call_.type, t.peer, comm_, stream);
       default: return hcccInternalError;
     }
+  }
+
+  Pieces::GoOn go_on() const {
+    return [this] { return !failed_; };
+  }
+
+  // Sends over the border, in pieces where either end may have memory of a device.
+  void send(const hccc_job_task &t, const char *from, size_t bytes, const Made &made) {
+    const auto one = [&](const char *at, size_t n) { must(hcccSend(at, n, hcccUint8, t.peer, border_, nullptr)); };
+    sent_.fetch_add(bytes, std::memory_order_relaxed);
+    if (device_) return made().each(nullptr, from, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
+    in_pieces(bytes, [&](size_t first, size_t n) { one(from + first, n); });
+  }
+
+  void receive(const hccc_job_task &t, char *to, size_t bytes, const Made &made) {
+    const auto one = [&](char *at, size_t n) { must(hcccRecv(at, n, hcccUint8, t.peer, border_, nullptr)); };
+    if (device_ && t.to != HCCC_JOB_ARRIVED)
+      return made().each(to, nullptr, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
+    in_pieces(bytes, [&](size_t first, size_t n) { one(to + first, n); });
+  }
+
+  template <class Use>
+  void in_pieces(size_t bytes, const Use &use) const {
+    const size_t piece = in_pieces_ ? PIECE : bytes;
+    for (size_t first = 0; first < bytes; first += piece) use(first, std::min(piece, bytes - first));
+  }
+
+  // to = from op what has arrived, at the host.
+  void add(char *to, const char *from, const char *arrived, size_t n, const Made &made) const {
+    if (!device_) return call_.combine(to, from, arrived, n);
+    made().each(to, from, n * call_.size, [&](char *host, size_t first, size_t bytes) {
+      call_.combine(host, host, arrived + first, bytes / call_.size);
+    }, go_on());
   }
 
   // Fails a call that is late, or that another rank has failed.
@@ -230,6 +289,8 @@ class Lanes {
   const hcccComm_t border_;
   const hccc_vendor *const vendor_;
   hccc_vendor_comm *const comm_;
+  const std::optional<Device> device_;
+  const bool in_pieces_;
   const std::vector<std::string> steps_;
   const int rank_;
   std::mutex mutex_;
@@ -251,20 +312,25 @@ class Lanes {
 struct hccc_job {
   explicit hccc_job(hccc::job::Joined &&with, std::vector<std::string> steps)
       : joined(std::move(with)),
-        lanes(std::make_shared<hccc::job::Lanes>(joined.border, joined.vendor, joined.comm, std::move(steps))) {}
+        lanes(std::make_shared<hccc::job::Lanes>(joined, std::move(steps))) {}
   ~hccc_job() {
     const bool left_behind = lanes->left_behind();
     lanes->end();
     for (std::thread &one : threads) left_behind ? one.detach() : one.join();
     if (left_behind) joined.forget();  // a thread of the library may use them until the process ends
-    else if (scratch) hcccMemFree(scratch);
+    for (Room *one : {&scratch, &arrived})
+      if (!left_behind && one->at) hcccMemFree(one->at);
   }
+
+  struct Room {
+    void *at = nullptr;
+    size_t bytes = 0;
+  };
 
   hccc::job::Joined joined;
   const std::shared_ptr<hccc::job::Lanes> lanes;
   std::vector<std::thread> threads;
-  void *scratch = nullptr;
-  size_t scratch_bytes = 0;
+  Room scratch, arrived;
   double timeout = -1;  // that was set last; -1: none was
   std::string error;
 };
@@ -290,16 +356,40 @@ void set_timeout(hccc_job &job, double timeout) {
   job.timeout = timeout;
 }
 
-void provide_scratch(hccc_job &job, size_t bytes) {
-  if (bytes <= job.scratch_bytes) return;
-  if (job.scratch) hcccMemFree(std::exchange(job.scratch, nullptr));
-  job.scratch_bytes = 0;
-  must(hcccMemAlloc(&job.scratch, bytes));
-  job.scratch_bytes = bytes;
+char *provided(hccc_job::Room &room, size_t bytes, const Device &device) {
+  if (bytes <= room.bytes) return static_cast<char *>(room.at);
+  if (room.at) hcccMemFree(std::exchange(room.at, nullptr));
+  room.bytes = 0;
+  const MemoryOn there(device);
+  must(hcccMemAlloc(&room.at, bytes));
+  room.bytes = bytes;
+  return static_cast<char *>(room.at);
+}
+
+// Returns when a stream has done what was put into it before a call.
+void follow(const hccc_job &job, hcccrtStream_t stream, double timeout) {
+  hcccrtStreamCaptureStatus_t status = hcccrtStreamCaptureStatusNone;
+  if (hcccrtStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, nullptr, nullptr)) hcccrtGetLastError();
+  if (status != hcccrtStreamCaptureStatusNone)
+    throw Error(hcccInvalidUsage, "a job returns when it is done: no graph captures its calls");
+  const TimeLeft left(timeout);
+  Pieces::wait(stream, [&] {
+    if (left.over()) throw Error(hcccTimeout, text_of("the stream is not done after %g s", timeout));
+    return job.joined.border->of.failure().code() == hcccSuccess;
+  });
+}
+
+void divide(const hccc_job &job, void *receive, size_t count, size_t size, Divide by, int n) {
+  if (!job.joined.device) return by(receive, count, n);
+  const MemoryOn here{Device()};
+  Pieces pieces;
+  char *const at = static_cast<char *>(receive);
+  const auto use = [&](char *host, size_t, size_t bytes) { by(host, bytes / size, n); };
+  pieces.each(at, at, count * size, use, [] { return true; });
 }
 
 void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, void *receive, hcccDataType_t type,
-         hcccRedOp_t op, double timeout) {
+         hcccRedOp_t op, double timeout, void *stream) {
   if (job.lanes->failed()) throw Error(job.lanes->code(), job.lanes->text());
   Call call;
   call.schedule = &schedule, call.type = type, call.op = op == hcccAvg ? hcccSum : op;
@@ -307,15 +397,21 @@ void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, voi
   job.joined.check(type, call.op, call.combine != nullptr);
   call.size = static_cast<size_t>(bytes_of_type(type));
   set_timeout(job, timeout);
-  provide_scratch(job, static_cast<size_t>(schedule.scratch) * call.size);
+  const std::optional<Device> &device = job.joined.device;
+  std::optional<OnDevice> there;
+  if (device) there.emplace(*device);
+  const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
   call.buffers[HCCC_JOB_INPUT] = static_cast<char *>(const_cast<void *>(send));
   call.buffers[HCCC_JOB_OUTPUT] = static_cast<char *>(receive);
-  call.buffers[HCCC_JOB_SCRATCH] = static_cast<char *>(job.scratch);
+  call.buffers[HCCC_JOB_SCRATCH] = provided(job.scratch, bytes(schedule.scratch), device.value_or(Device()));
+  call.buffers[HCCC_JOB_ARRIVED] = provided(job.arrived, bytes(schedule.arrived), Device());
+  if (device) follow(job, static_cast<hcccrtStream_t>(stream), timeout);
   while (job.threads.size() < static_cast<size_t>(schedule.n_lanes))
     job.threads.push_back(Lanes::started(job.lanes, job.threads.size()));
   if (!job.lanes->run(call, timeout)) throw Error(job.lanes->code(), job.lanes->text());
   if (op == hcccAvg && schedule.output)
-    divide_of(type)(receive, static_cast<size_t>(schedule.output), static_cast<int>(schedule.ranks));
+    divide(job, receive, static_cast<size_t>(schedule.output), call.size, divide_of(type),
+           static_cast<int>(schedule.ranks));
 }
 
 }  // namespace
@@ -329,8 +425,8 @@ HCCC_API hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc
 }
 
 HCCC_API hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *schedule, const void *send, void *receive,
-                                   hcccDataType_t type, hcccRedOp_t op, double timeout) {
-  return hccc::job::caught(job, [&] { hccc::job::run(*job, *schedule, send, receive, type, op, timeout); });
+                                   hcccDataType_t type, hcccRedOp_t op, double timeout, void *stream) {
+  return hccc::job::caught(job, [&] { hccc::job::run(*job, *schedule, send, receive, type, op, timeout, stream); });
 }
 
 HCCC_API const char *hccc_job_error(const hccc_job *job) { return job->error.c_str(); }

@@ -17,6 +17,7 @@ struct Told {
   char failed[480];  // why this rank cannot; "": it can
   char id[HCCC_VENDOR_ID_BYTES];
   bool can[hcccNumTypes * hcccNumOps];
+  bool on_device;
 };
 
 template <size_t n>
@@ -39,12 +40,21 @@ std::vector<Told> told_by_all(hcccComm_t comm, const Told &own) {
 }
 
 // Loads the library of this rank's vendor cluster. Returns null, and why, where it cannot.
-const hccc_vendor *loaded(const hccc_job_given &given, std::string &why) {
+const hccc_vendor *loaded(const hccc_job_given &given, const Device *device, std::string &why) {
   const hccc_vendor *vendor = given.table;
-  if (!vendor && hccc_vendor_load(given.n_members > 1 ? given.vendor : "own", given.library, &vendor) != hcccSuccess)
+  const bool several = given.n_members > 1;
+  if (!vendor && hccc_vendor_load(several ? given.vendor : "own", given.library, &vendor) != hcccSuccess) {
     why = hccc_vendor_error();
-  else if (vendor->flags & HCCC_VENDOR_STREAM)
-    why = std::string(vendor->name) + " works in memory of a device, which jobs do not carry over borders yet";
+    return nullptr;
+  }
+  const bool own = !strcmp(vendor->engine, "own"), streams = vendor->flags & HCCC_VENDOR_STREAM;
+  if (!several) return vendor;
+  if (device && own && given.calls >> HCCC_VENDOR_SEND & 1)
+    why = std::string("hccc's own plans send no memory of ") + device->name() + " to one rank, as the job's steps do";
+  else if (device && !own && !streams)
+    why = std::string(vendor->name) + " works in memory of the host, and this rank's is " + device->name() + "'s";
+  else if (!device && streams)
+    why = std::string(vendor->name) + " works in memory of a device, and this rank's is the host's (HCCC_HEAP)";
   return why.empty() ? vendor : nullptr;
 }
 
@@ -97,7 +107,11 @@ Joined joined(hcccComm_t comm, const hccc_job_given &given) {
   constexpr uint32_t reducing = 1u << HCCC_VENDOR_ALL_REDUCE | 1u << HCCC_VENDOR_REDUCE | 1u << HCCC_VENDOR_REDUCE_SCATTER;
   made.reduces = given.calls & reducing;
   std::string why = given.failed;
-  if (why.empty()) made.vendor = loaded(given, why);
+  if (const Device *device = comm->of.device()) made.device = *device;
+  std::optional<OnDevice> there;
+  if (made.device) there.emplace(*made.device);
+  if (why.empty()) made.vendor = loaded(given, comm->of.device(), why);
+  own.on_device = made.device.has_value();
   put(own.vendor, given.vendor);
   const int first = given.members[0];
   const bool is_first = comm->of.rank() == first, several = given.n_members > 1;
@@ -106,7 +120,11 @@ Joined joined(hcccComm_t comm, const hccc_job_given &given) {
   put(own.failed, why);
   const std::vector<Told> all = told_by_all(comm, own);
   check_alike(all, given);
-  must(hcccCommSplit(comm, 0, comm->of.rank(), &made.border, nullptr));
+  for (const Told &one : all) made.in_pieces |= one.on_device;
+  {
+    const MemoryOn host{Device()};
+    must(hcccCommSplit(comm, 0, comm->of.rank(), &made.border, nullptr));
+  }
   if (several) {
     int me = 0;
     while (given.members[me] != comm->of.rank()) ++me;

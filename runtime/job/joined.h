@@ -2,12 +2,25 @@
 #pragma once
 
 #include <bitset>
+#include <optional>
 #include <utility>
 
 #include "../communicator/comm.h"
 #include "include/hccc_job.h"
 
 namespace hccc::job {
+
+// The memory that the calling thread takes, while it lives.
+class MemoryOn {
+ public:
+  explicit MemoryOn(const Device &device) : before_(told_memory()) { set_memory_of_thread(device); }
+  ~MemoryOn() { set_memory_of_thread(before_); }
+  MemoryOn(const MemoryOn &) = delete;
+  MemoryOn &operator=(const MemoryOn &) = delete;
+
+ private:
+  const std::optional<Device> before_;
+};
 
 using Can = std::bitset<hcccNumTypes * hcccNumOps>;
 
@@ -17,6 +30,7 @@ struct Joined {
   Joined &operator=(Joined &&other) noexcept {
     std::swap(border, other.border), std::swap(comm, other.comm);
     vendor = other.vendor, can = other.can, reduces = other.reduces;
+    device = other.device, in_pieces = other.in_pieces;
     return *this;
   }
   ~Joined();
@@ -29,6 +43,8 @@ struct Joined {
   const hccc_vendor *vendor = nullptr;
   Can can;
   bool reduces = false;
+  std::optional<Device> device;  // of this rank's memory; none: the host
+  bool in_pieces = false;        // what crosses a border: some rank has memory of a device
 };
 
 // Lets all ranks of a communicator join. Throws Error, at every rank where one fails.

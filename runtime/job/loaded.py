@@ -78,6 +78,7 @@ class _Schedule(ctypes.Structure):
         ("waits", ctypes.c_void_p),
         ("n_lanes", ctypes.c_int64),
         ("scratch", ctypes.c_int64),
+        ("arrived", ctypes.c_int64),
         ("output", ctypes.c_int64),
         ("ranks", ctypes.c_int64),
     )
@@ -152,10 +153,17 @@ class LoadedJob:
         return op is c.op and (not c.rooted or root == c.root)
 
     def run(
-        self, send: int | None, receive: int | None, count: int, type: int, op: int, timeout: float
+        self,
+        send: int | None,
+        receive: int | None,
+        count: int,
+        type: int,
+        op: int,
+        timeout: float,
+        stream: int | None = None,
     ) -> None:
         """Makes a call. count: elements of a block; type, op: numbers of hccc_runtime.h; timeout:
-        seconds, 0 for no limit.
+        seconds, 0 for no limit; stream: of the device, whose work is done first.
 
         Raises:
             CommunicatorError: it failed, and the job is lost; or it is refused, and nothing is.
@@ -163,7 +171,7 @@ class LoadedJob:
         """
         size = DTYPES[TYPES[type]].itemsize
         bound = self._bound(count, size, self._in_place(send, receive, count * size))
-        words = (ctypes.byref(bound.in_c), send, receive, type, op, timeout)
+        words = (ctypes.byref(bound.in_c), send, receive, type, op, timeout, stream)
         if result := library().call("_job_run", self._handle, *words):
             error = text_of(library().call("_job_error", self._handle))
             raise CommunicatorError(Result(result), error)
@@ -209,7 +217,7 @@ class LoadedJob:
 def _bound(made: JobSchedule, job: Job) -> _Bound:
     arrays: list[Any] = [made.tasks, made.lane_begin, made.waits]
     lanes = len(made.lane_begin) - 1
-    rest = (lanes, made.scratch, made.output, job.collective.n_ranks)
+    rest = (lanes, made.scratch, made.arrived, made.output, job.collective.n_ranks)
     return _Bound(made, _Schedule(*(array.ctypes.data for array in arrays), *rest))
 
 

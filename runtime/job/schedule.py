@@ -2,9 +2,9 @@
 
 A rank has of each piece of a part its input or what was written last (*work*): in the receive
 buffer where the rank must end with the part, else in scratch. What a step writes goes there. A copy
-over the border that is reduced first comes to scratch of its own. Tasks are in the order of
-`ir/job_order`; those of other lanes are waited for where they wrote what a task reads, or use what
-it writes.
+over the border that is reduced first comes to a place of its own, in memory of the host. Tasks are
+in the order of `ir/job_order`; those of other lanes are waited for where they wrote what a task
+reads, or use what it writes.
 
 Sizes and places are in elements. Where a vendor cluster's ranks have equal pieces, its library's
 ReduceScatter and AllGather take the place of a Reduce and a Broadcast for each.
@@ -56,18 +56,20 @@ class JobBuffer(IntEnum):
     INPUT = 0
     OUTPUT = 1
     SCRATCH = 2
-    NOWHERE = 3
+    ARRIVED = 3
+    NOWHERE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobSchedule:
-    """The tasks of one rank. tasks: TASK[n]; lane_begin: i8[lanes + 1]; waits: WAIT[m]; scratch:
-    elements; output: elements of the receive buffer."""
+    """The tasks of one rank. tasks: TASK[n]; lane_begin: i8[lanes + 1]; waits: WAIT[m]; scratch,
+    arrived: elements; output: elements of the receive buffer."""
 
     tasks: NDArray[Any]
     lane_begin: I8
     waits: NDArray[Any]
     scratch: int
+    arrived: int
     output: int
 
     def lane(self, number: int) -> NDArray[Any]:
@@ -133,7 +135,7 @@ class _RankTasks:
         self._lanes: list[list[list[int]]] = [[]]
         self._waits: list[list[dict[int, int]]] = [[]]
         self._lane_of: dict[tuple[int, bool], int] = {}
-        self._scratch, self._work_at = 0, dict[int, int]()
+        self._scratch, self._arrived, self._work_at = 0, 0, dict[int, int]()
         self._crossing: dict[tuple[int, ...], list[tuple[int, int, int, int]]] = {}
         self._step, self._group = -1, 0
         self._first: _Done | None = None
@@ -257,7 +259,8 @@ class _RankTasks:
                 to = self._work(span)
                 self._add(lane, Kind.HOP_RECEIVE, _HERE, to, length, peer=source, writes=[span])
                 continue
-            there, came = self._read(span), self._reserve(length)
+            there, came = self._read(span), (JobBuffer.ARRIVED, self._arrived)
+            self._arrived += length
             self._add(lane, Kind.HOP_RECEIVE, _HERE, came, length, peer=source)
             to = self._work(span)
             self._add(lane, Kind.ADD, there, to, length, with_=came, reads=[span], writes=[span])
@@ -425,7 +428,12 @@ class _RankTasks:
         c = self._job.collective
         output = c.output_blocks(self._rank) * self._count
         return JobSchedule(
-            tasks, begin.astype(np.int64), np.array(waits, WAIT).reshape(-1), self._scratch, output
+            tasks,
+            begin.astype(np.int64),
+            np.array(waits, WAIT).reshape(-1),
+            self._scratch,
+            self._arrived,
+            output,
         )
 
 

@@ -27,7 +27,7 @@ struct cudaFuncAttributes {};
 
 // Whether the kernel is loaded, and how often that was by a launch.
 static bool working_loaded = false;
-extern "C" __attribute__((visibility("default"))) int working_late_loads = 0;
+extern "C" __attribute__((visibility("default"), weak)) int working_late_loads = 0;
 
 static cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
   working_loaded = true;

@@ -84,11 +84,11 @@ class World:
                 given, into = _together(
                     c.alias_offset(r) // c.chunks_per_block * count, given, into
                 )
-            scratch: Memory = [None] * plan.scratch
             buffers: dict[int, Memory] = {
                 JobBuffer.INPUT: given,
                 JobBuffer.OUTPUT: into,
-                JobBuffer.SCRATCH: scratch,
+                JobBuffer.SCRATCH: [None] * plan.scratch,
+                JobBuffer.ARRIVED: [None] * plan.arrived,
             }
             self.ranks.append(RankLanes(plan, buffers))
 

@@ -4,6 +4,9 @@
  * each other lane carries what goes to one rank of another vendor cluster, or comes from it, and
  * reduces what has come. A lane does its tasks in order; a task also waits for tasks of other lanes.
  * A schedule has all tasks of a call; `runtime/job/schedule.py` makes it of a Job.
+ *
+ * Memory. A rank's buffers are in memory of its communicator's kind: the host's, or a device's. Borders
+ * carry memory of the host, through which a device's goes in pieces; reductions at a border are the host's.
  */
 #ifndef HCCC_JOB_H
 #define HCCC_JOB_H
@@ -31,7 +34,8 @@ typedef enum {
   HCCC_JOB_COPY = 9
 } hccc_job_kind;
 
-enum { HCCC_JOB_INPUT = 0, HCCC_JOB_OUTPUT = 1, HCCC_JOB_SCRATCH = 2, HCCC_JOB_NOWHERE = 3 };
+/* ARRIVED: memory of the host for what comes over a border to be reduced; all else is the rank's own kind. */
+enum { HCCC_JOB_INPUT = 0, HCCC_JOB_OUTPUT = 1, HCCC_JOB_SCRATCH = 2, HCCC_JOB_ARRIVED = 3, HCCC_JOB_NOWHERE = 4 };
 
 /* A place is a buffer and an element of it. count: elements, of a block in REDUCE_SCATTER and ALL_GATHER.
  * peer: a rank of the vendor's communicator, of a hop the communicator's. group: sends and receives of
@@ -48,13 +52,13 @@ typedef struct hccc_job_wait {
   int32_t lane, tasks;
 } hccc_job_wait;
 
-/* tasks: lane l has those from lane_begin[l] to lane_begin[l + 1]. scratch: elements; output: elements of
- * the receive buffer, which an average divides by `ranks`. */
+/* tasks: lane l has those from lane_begin[l] to lane_begin[l + 1]. scratch, arrived: elements; output:
+ * elements of the receive buffer, which an average divides by `ranks`. */
 typedef struct hccc_job_schedule {
   const hccc_job_task *tasks;
   const int64_t *lane_begin;
   const hccc_job_wait *waits;
-  int64_t n_lanes, scratch, output, ranks;
+  int64_t n_lanes, scratch, arrived, output, ranks;
 } hccc_job_schedule;
 
 typedef struct hccc_job hccc_job;
@@ -80,11 +84,12 @@ typedef struct hccc_job_given {
  * hcccGetLastError(NULL) has the text. */
 hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc_job_given *given);
 
-/* Makes a call; returns when this rank's part is done. All ranks make it, by schedules of one Job for
+/* Makes a call; returns when this rank's part is done. stream: of the device of the rank's memory, whose
+ * work is done first; null: its default stream; of the host's memory null. All ranks make it, by schedules of one Job for
  * one count. Where a task fails, is not done after `timeout` seconds (0: no limit), or a rank is gone,
  * every rank gets the error, with the step that this rank was in, and the job is lost. */
 hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *schedule, const void *send, void *receive,
-                          hcccDataType_t type, hcccRedOp_t op, double timeout);
+                          hcccDataType_t type, hcccRedOp_t op, double timeout, void *stream);
 
 /* Returns the text of a job's last error; never null. */
 const char *hccc_job_error(const hccc_job *job);

@@ -16,7 +16,9 @@
  * Arguments. Types, reductions and results are those of hccc_runtime.h, and so are counts, blocks and
  * what in place means, for every engine: where a library has it otherwise, the engine copies (but no
  * AllToAll in a stream, which is refused in place). Buffers
- * are the host's memory, or, with HCCC_VENDOR_STREAM, that of the device which the thread has set.
+ * are the host's memory, or, with HCCC_VENDOR_STREAM, that of the device which the thread has set. Those of
+ * `own` are of the kind that the thread makes communicators of; of a device its calls are in streams, too,
+ * which `wait` waits for, and it does not send and receive.
  *
  * Calls. All ranks of a communicator make the same calls in the same order, one thread at a time.
  * Without HCCC_VENDOR_STREAM a call returns when this rank's part is done, and `stream` is null;

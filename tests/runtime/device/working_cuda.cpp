@@ -2,7 +2,8 @@
 // device layer's CPU; the driver's virtual memory is made of files in memory. Addresses that were mapped and
 // to which access was not given may not be touched.
 //
-// FAKE_CUDA lists what the device has of `vmm descriptor fabric`; FAKE_CUDA_REFUSES names functions that fail,
+// FAKE_CUDA lists what the device has of `vmm descriptor fabric`, and `apart`: memory of cudaMalloc is then out
+// of the host's reach, at addresses that only copies, and who asks workingMemory, can use; FAKE_CUDA_REFUSES names functions that fail,
 // FAKE_CUDA_LACKS those of the driver that are not there, FAKE_CUDA_BLOCKS those that wait for kernels that run.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -53,6 +54,21 @@ struct Region {
 std::mutex mutex;
 std::map<Number, Region> regions;  // addresses that are reserved
 
+// Memory out of the host's reach: its address, and where it really is.
+struct Apart {
+  size_t bytes;
+  char *real;
+};
+std::map<Number, Apart> apart;
+
+char *real(const void *at) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const Number address = reinterpret_cast<Number>(at);
+  auto it = apart.upper_bound(address);
+  if (it != apart.begin() && (--it, address < it->first + it->second.bytes)) return it->second.real + (address - it->first);
+  return static_cast<char *>(const_cast<void *>(at));
+}
+
 struct Properties {
   int type, handle_types, location, device;
 };
@@ -68,6 +84,8 @@ extern "C" {
 
 // Says that a kernel begins, or ends.
 void workingKernel(int change) { kernels += change; }
+// Returns where memory of the device really is.
+void *workingMemory(const void *at) { return real(at); }
 
 int cudaGetDeviceCount(int *n) { return cpu::GetDeviceCount(n); }
 int cudaGetDevice(int *device) { return cpu::GetDevice(device); }
@@ -84,18 +102,31 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, const void *, int, siz
 
 int cudaMalloc(void **at, size_t bytes) {
   REFUSE;
-  return cpu::Malloc(at, bytes);
+  if (!listed("FAKE_CUDA", "apart")) return cpu::Malloc(at, bytes);
+  void *made = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) return 2;
+  std::lock_guard<std::mutex> lock(mutex);
+  apart[reinterpret_cast<Number>(*at = made)] = {bytes, static_cast<char *>(std::malloc(bytes))};
+  return 0;
 }
-int cudaFree(void *at) { return cpu::Free(at); }
+int cudaFree(void *at) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto it = apart.find(reinterpret_cast<Number>(at));
+  if (it == apart.end()) return cpu::Free(at);
+  std::free(it->second.real);
+  munmap(at, it->second.bytes);
+  apart.erase(it);
+  return 0;
+}
 int cudaHostAlloc(void **at, size_t bytes, unsigned) { return cpu::MallocHost(at, bytes); }
 int cudaFreeHost(void *at) { return cpu::FreeHost(at); }
 int cudaHostGetDevicePointer(void **at, void *host, unsigned) { return *at = host, 0; }
 int cudaMemsetAsync(void *at, int value, size_t bytes, hcccrtStream_t stream) {
-  return later(stream, [=] { std::memset(at, value, bytes); });
+  return later(stream, [=] { std::memset(real(at), value, bytes); });
 }
-int cudaMemcpy(void *to, const void *from, size_t bytes, int) { return std::memcpy(to, from, bytes), 0; }
+int cudaMemcpy(void *to, const void *from, size_t bytes, int) { return std::memcpy(real(to), real(from), bytes), 0; }
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int, hcccrtStream_t stream) {
-  return later(stream, [=] { std::memcpy(to, from, bytes); });
+  return later(stream, [=] { std::memcpy(real(to), real(from), bytes); });
 }
 
 struct Attributes {
@@ -103,6 +134,7 @@ struct Attributes {
   void *device_pointer, *host_pointer;
 };
 int cudaPointerGetAttributes(Attributes *out, const void *pointer) {
+  if (real(pointer) != pointer) return *out = {2, 0, const_cast<void *>(pointer), nullptr}, 0;
   hcccrtPointerAttributes found;
   if (const int error = cpu::PointerGetAttributes(&found, pointer)) return error;
   std::lock_guard<std::mutex> lock(mutex);

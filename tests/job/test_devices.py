@@ -1,0 +1,247 @@
+"""Jobs in memory of a device: NCCL in streams, borders through memory of the host.
+
+The runtime of CUDA and NCCL are stand-ins; memory that the host cannot touch is passed to calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from hccc.base.diagnostics import UserError
+from hccc.ir.collective import OpType
+from hccc.ir.job import Job, VendorClusters, vendor_clusters
+from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.device.device_layer import library as device_library
+from hccc.runtime.device.device_layer import use
+from hccc.runtime.measure import perf
+from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.transport.ucx_transport import available
+from hccc.synth.builtin.hetccl import OPS, hetccl
+from tests.communicator import cuda
+from tests.communicator.conftest import runtime
+from tests.communicator.test_hosts import HOSTS
+from tests.communicator.world import Lost, start
+from tests.job.test_loaded import jobs_of
+from tests.vendor.conftest import stand_in
+
+__all__ = ["runtime", "stand_in"]  # fixtures
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not cuda.have_compiler(), reason="no g++")]
+# Three pieces of 1 MiB and some, odd lengths, nothing but a few elements.
+CALLS = (
+    (0, "float32", "sum"),
+    (5, "int32", "avg"),
+    (61, "float32", "sum"),
+    (900_001, "int32", "sum"),
+)
+PAIRS = vendor_clusters([("a", [0, 1], [0, 1], [1, 1]), ("b", [2, 3], [2, 3], [1, 1])])
+UNLIKE = vendor_clusters([("a", [0, 1, 2], [0, 2], [1, 2]), ("b", [3], [3], [1])])
+FOUR_BYTES = "float32"
+
+
+class Device:
+    """Memory of the stand-in for CUDA that this process cannot touch, and a stream."""
+
+    def __init__(self) -> None:
+        use("cuda")
+        self._layer = device_library()
+        self.stream = self._made("StreamCreateWithFlags", 1)
+
+    def _made(self, call: str, *words: Any) -> int:
+        made = ctypes.c_void_p()
+        self._layer.call(call, ctypes.byref(made), *words)
+        return made.value or 0
+
+    def holding(self, bytes_: np.ndarray[Any, Any]) -> int:
+        """Returns the address of memory with these bytes, which come there in the stream."""
+        at = self._made("Malloc", max(1, bytes_.nbytes))
+        self._copy(at, bytes_.ctypes.data, bytes_.nbytes)
+        return at
+
+    def read(self, at: int, into: np.ndarray[Any, Any]) -> None:
+        """Copies memory to an array, at once."""
+        self._copy(into.ctypes.data, at, into.nbytes)
+        self._layer.call("StreamSynchronize", self.stream)
+
+    def _copy(self, to: int, of: int, n: int) -> None:
+        if n:
+            self._layer.call("MemcpyAsync", to, of, n, 4, self.stream)
+
+
+def wrong_calls(
+    c: Communicator, jobs: list[Job], batches: int, vendors: Sequence[Any]
+) -> list[str]:
+    """Returns the calls whose results are wrong at this rank: of all jobs, in place and not."""
+    vendor, file = vendors[c.rank]
+    on_device = c.platform == "cuda"
+    device = Device() if on_device else None
+    for job in jobs:
+        c.load(job, micro_batches=[(0, batches)], vendor=vendor, file=file)
+    wrong = []
+    for seed, (job, (count, dtype, op)) in enumerate((job, one) for job in jobs for one in CALLS):
+        reduction = op if job.collective.reduces else "sum"
+        for in_place in (False, True):
+            p = Pattern(job.collective, dtype, reduction, count, seed)
+            memory = perf.allocate(p, c.rank, in_place, lambda n: np.empty(n, np.uint8))
+            perf.fill(p, c.rank, memory)
+            slab = memory.slab
+            base = device.holding(slab) if device else slab.ctypes.data
+            send = base + memory.send_at * slab.itemsize if memory.sends else None
+            receive = base + memory.receive_at * slab.itemsize if memory.receives else None
+            words = (send, receive, count, *_numbers(job, dtype, reduction))
+            loaded = next(one for one in c.jobs if one.job is job)
+            c.run_job(loaded, words, device.stream if device else None)
+            if device:
+                slab.view(np.uint8)[:] = 0
+                device.read(base, slab)
+            with np.errstate(all="ignore"):
+                made = perf.wrong_at(p, c.rank, memory, perf.wanted(p), not in_place)
+            if made:
+                wrong.append(f"{job.name} of {count} {dtype}, {op}, in place {in_place}: {made}")
+    return wrong
+
+
+def _numbers(job: Job, dtype: str, op: str) -> tuple[int, ...]:
+    from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
+
+    type_ = number_of_dtype(dtype)
+    return (type_, reduction_of(op)) if job.collective.reduces else (type_,)
+
+
+def of_rank(platforms: str, runtime: Path) -> Callable[[int], Mapping[str, str]]:
+    """Returns the environment of each rank. platforms: of each of two hosts of two ranks."""
+
+    def variables(rank: int) -> Mapping[str, str]:
+        host = rank // 2
+        on_device = platforms.split("+")[host] == "cuda"
+        its = cuda.environment(runtime, "vmm descriptor apart") if on_device else {}
+        return {**HOSTS, **its, "HCCC_HOST_ID": f"host{host}", "HCCC_STANDARD": "1"}
+
+    return variables
+
+
+@pytest.mark.parametrize(("v", "batches"), [(PAIRS, 2), (UNLIKE, 1)], ids=["pairs", "unlike"])
+def test_every_collective_of_a_device(
+    runtime: Path, stand_in: str, v: VendorClusters, batches: int
+) -> None:
+    """Both vendor clusters have NCCL, or one rank, on one host."""
+    variables = cuda.environment(runtime, "vmm descriptor apart")
+    vendors = [("nccl", stand_in)] * v.n_ranks
+    found = start(4, wrong_calls, jobs_of(v, OPS, 1), batches, vendors, environment=variables)
+    assert list(found.outcomes(300).values()) == [[]] * 4
+
+
+def test_plans_of_hcccs_own_on_a_device(runtime: Path) -> None:
+    """The vendor clusters have hccc's standard collectives, whose kernels touch a device's memory:
+    of this stand-in the host can, too."""
+    compiler = (
+        runtime.parent / f"nvcc-{crc32(__file__.encode()):08x}"
+    )  # what it made is kept by that
+    if not compiler.exists():
+        cuda.compiler(compiler, runtime)
+    gpu = {"NVCC": str(compiler), "HCCC_GPU_ARCH": "sm_standin", "HCCC_STANDARD": "1"}
+    variables = cuda.environment(runtime) | gpu
+    jobs = jobs_of(PAIRS, [OpType.ALLREDUCE, OpType.ALLGATHER], 0)
+    found = start(4, wrong_calls, jobs, 1, [("own", None)] * 4, environment=variables)
+    assert list(found.outcomes(300).values()) == [[]] * 4
+
+
+def test_a_device_beside_a_host(runtime: Path, stand_in: str) -> None:
+    """NCCL on one host, hccc's own plans in memory of the other."""
+    usable, text = available()
+    if not usable:
+        pytest.skip(text)
+    vendors = [("nccl", stand_in)] * 2 + [("own", None)] * 2
+    jobs = jobs_of(PAIRS, OPS, 2)
+    found = start(4, wrong_calls, jobs, 2, vendors, of_rank=of_rank("cuda+host", runtime))
+    assert list(found.outcomes(300).values()) == [[]] * 4
+
+
+def refusals(c: Communicator, file: str) -> list[str]:
+    """Returns what is said of libraries that do not work in a device's memory, and of a captured
+    stream; a right call works then."""
+    said, device = [], Device()
+    reduces, sends = hetccl(PAIRS, OpType.ALLREDUCE), hetccl(PAIRS, OpType.GATHER)
+    for job, vendor in ((sends, "own"), (reduces, "nobody")):
+        with pytest.raises(CommunicatorError) as caught:
+            c.load(job, vendor=vendor)
+        said.append(caught.value.text)
+    c.load(reduces, vendor="nccl", file=file)
+    x = np.full(7, 1 + c.rank, np.float32)
+    at = device.holding(x)
+    device._layer.call("StreamBeginCapture", device.stream, 2)
+    words = (at, at, 7, *_numbers(reduces, FOUR_BYTES, "sum"))
+    with pytest.raises(CommunicatorError) as caught:
+        c.run_job(c.jobs[0], words, device.stream)
+    said.append(caught.value.text)
+    graph = ctypes.c_void_p()
+    device._layer.call("StreamEndCapture", device.stream, ctypes.byref(graph))
+    c.run_job(c.jobs[0], words, device.stream)
+    device.read(at, x)
+    assert x.tolist() == [10.0] * 7
+    return said
+
+
+def test_what_a_device_cannot_is_said(runtime: Path, stand_in: str) -> None:
+    variables = cuda.environment(runtime, "vmm descriptor apart")
+    found = start(4, refusals, stand_in, environment=variables).outcomes()
+    for sends, nobody, captured in found.values():
+        assert "hccc's own plans send no memory of cuda to one rank" in sends
+        assert "there is no vendor nobody" in nobody
+        assert captured == "a job returns when it is done: no graph captures its calls"
+
+
+def beside_memory(c: Communicator, file: str) -> str:
+    """Returns what is said of NCCL in memory of the host."""
+    with pytest.raises(CommunicatorError) as caught:
+        c.load(hetccl(PAIRS, OpType.ALLREDUCE), vendor="nccl", file=file)
+    with pytest.raises(UserError, match="E473"):
+        c.load(hetccl(PAIRS, OpType.ALLREDUCE))
+        c.all_reduce(c.empty(3), stream=1)
+    return caught.value.text
+
+
+def test_nccl_wants_memory_of_a_device(stand_in: str) -> None:
+    found = start(4, beside_memory, stand_in, environment={"HCCC_STANDARD": "1"}).outcomes()
+    for text in found.values():
+        assert "NCCL 2.28.3 works in memory of a device, and this rank's is the host's" in text
+
+
+def meets_death(c: Communicator, file: str) -> Lost | None:
+    """Has rank 3 leave before the second call; the others return what they were told."""
+    import os
+    import signal
+
+    device = Device()
+    job = hetccl(PAIRS, OpType.ALLREDUCE)
+    c.load(job, vendor="nccl", file=file)
+    c.set_timeout(3)
+    x = np.ones(500_000, np.float32)
+    at = device.holding(x)
+    words = (at, at, x.size, *_numbers(job, FOUR_BYTES, "sum"))
+    c.run_job(c.jobs[0], words, device.stream)
+    if c.rank == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begun = time.monotonic()
+    with pytest.raises(CommunicatorError) as caught:
+        c.run_job(c.jobs[0], words, device.stream)
+    return Lost(caught.value.result, caught.value.text, time.monotonic() - begun)
+
+
+def test_a_rank_that_dies_ends_a_call(runtime: Path, stand_in: str) -> None:
+    variables = cuda.environment(runtime, "vmm descriptor apart")
+    found = start(4, meets_death, stand_in, environment=variables).outcomes(silent=[3])
+    for rank in range(3):
+        lost = found[rank]
+        assert lost.result in (Result.REMOTE_ERROR, Result.TIMEOUT), lost
+        assert "rank 3 is gone" in lost.text and "step " in lost.text, lost
+        assert lost.seconds < 3 + 2, lost
