@@ -176,7 +176,7 @@ class CommunicatorRank:
         All ranks load the same libraries in the same order. Calls of a job's collective, and of its
         root, run it, before any library. Of a job, vendor: whose library serves this rank (`mpich`,
         `oneccl`, `own` ...), else HCCC_VENDOR's, else `own`; file: of that library; micro_batches:
-        how many, of calls of so many bytes or more.
+        how many, of calls of so many bytes or more; without it they are found by the first calls.
 
         Raises UserError E41x where it cannot be built, E473 where there is none; CommunicatorError
         at every rank where one cannot load the job.

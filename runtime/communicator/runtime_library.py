@@ -117,6 +117,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 # Of hccc_job.h.
 _JOBS: dict[str, Signature] = {
     "_job_make": (_INT, (_P, _P, _P)),
+    "_job_gather": (_INT, (_P, _P, ctypes.c_size_t)),
     "_job_run": (_INT, (_P, _P, _P, _P, _INT, _INT, ctypes.c_double, _P)),
     "_job_error": (_TEXT, (_P,)),
     "_job_sent": (ctypes.c_ulonglong, (_P,)),

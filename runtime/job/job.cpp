@@ -429,6 +429,10 @@ HCCC_API hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *sched
   return hccc::job::caught(job, [&] { hccc::job::run(*job, *schedule, send, receive, type, op, timeout, stream); });
 }
 
+HCCC_API hcccResult_t hccc_job_gather(hccc_job *job, void *data, size_t bytes_each) {
+  return hccc::job::caught(job, [&] { hccc::job::must(hcccCommGatherBytes(job->joined.border, data, bytes_each)); });
+}
+
 HCCC_API const char *hccc_job_error(const hccc_job *job) { return job->error.c_str(); }
 
 HCCC_API unsigned long long hccc_job_sent(const hccc_job *job) { return job->lanes->sent(); }

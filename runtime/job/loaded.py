@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.collective import OpType
@@ -48,8 +51,13 @@ _CALLS = {
     JobOp.C2C_CPY: 0,
     JobOp.C2C_RED: 0,
 }
-# Bytes of a call's largest buffer, and micro-batches of calls of so many bytes or more.
+# Bytes of a call's largest buffer, and micro-batches of calls of so many bytes or more. Without
+# any, numbers are tried.
 MicroBatches = Sequence[tuple[int, int]]
+_TRIED = (1, 2, 4, 8, 16)
+_TURNS = 3  # of each number; the first, which may make a library, is not counted
+_LEAST_TRIED = 1 << 16  # bytes of calls that may be cut
+_MOST_TASKS = 1 << 13  # steps times micro-batches: a schedule takes a second then
 
 
 class _Given(ctypes.Structure):
@@ -92,13 +100,24 @@ class _Bound:
     in_c: _Schedule
 
 
+@dataclass(slots=True)
+class _Trials:
+    """Calls of about one size, by which the number of micro-batches is found. left: the numbers to
+    try, in turn; seconds: of each, the least time of its calls; chosen: the number, 0 before."""
+
+    left: list[int]
+    seconds: dict[int, float] = field(default_factory=dict)
+    chosen: int = 0
+
+
 class LoadedJob:
     """A Job at one rank of a communicator, with communicators of its own.
 
     vendor: of this rank's library, else HCCC_VENDOR's, else `own`; file: of the library; table: the
-    address of an hccc_vendor instead of both; lanes: False for all tasks one after another. All
-    ranks make it. Raises CommunicatorError at every rank where one cannot, UserError E208 for a job
-    that is not sound.
+    address of an hccc_vendor instead of both; lanes: False for all tasks one after another;
+    micro_batches: none for those that are found by the first calls of each size. All ranks make it.
+    Raises CommunicatorError at every rank where one cannot, UserError E208 for a job that is not
+    sound.
     """
 
     def __init__(
@@ -116,6 +135,8 @@ class LoadedJob:
             raise fail("E208", f"{job.name}: {problems[0]}")
         self.job, self._rank, self._lanes = job, rank, lanes
         self._batches = [size for size, _ in micro_batches], [count for _, count in micro_batches]
+        self._n_ranks = job.collective.n_ranks
+        self._trials: dict[int, _Trials] = {}
         self._schedules: OrderedDict[tuple[int, int, bool], _Bound] = OrderedDict()
         v = job.clusters
         members = v.members(int(v.of_ranks()[rank]))
@@ -170,9 +191,67 @@ class LoadedJob:
             UserError: E473 buffers that overlap.
         """
         size = DTYPES[TYPES[type]].itemsize
-        bound = self._bound(count, size, self._in_place(send, receive, count * size))
+        in_place = self._in_place(send, receive, count * size)
+        trials = self._trials_of(count, size)
+        batches = self._given(count, size) if trials is None else trials.chosen or trials.left[-1]
+        bound = self._bound(count, batches, in_place)
         words = (ctypes.byref(bound.in_c), send, receive, type, op, timeout, stream)
-        if result := library().call("_job_run", self._handle, *words):
+        begun = time.perf_counter()
+        self._check(library().call("_job_run", self._handle, *words))
+        if trials is not None and not trials.chosen:
+            self._tried(trials, time.perf_counter() - begun)
+
+    def trials_left(self, count: int, size: int) -> int:
+        """Returns how many calls are needed until the number of micro-batches is found, of calls of
+        `count` elements of `size` bytes."""
+        trials = self._trials_of(count, size)
+        return 0 if trials is None or trials.chosen else len(trials.left)
+
+    def batches(self, count: int, size: int) -> int:
+        """Returns into how many micro-batches a call of `count` elements of `size` bytes is cut; 0
+        where that is not found yet."""
+        trials = self._trials_of(count, size)
+        return self._given(count, size) if trials is None else trials.chosen
+
+    def _given(self, count: int, size: int) -> int:
+        sizes, counts = self._batches
+        at = bisect_right(sizes, self._bytes(count, size))
+        return counts[at - 1] if at else 1
+
+    def _bytes(self, count: int, size: int) -> int:
+        """Returns the bytes of a call's largest buffer."""
+        return count * size * self.job.collective.most_blocks()
+
+    def _trials_of(self, count: int, size: int) -> _Trials | None:
+        """Returns the trials of calls of this size, rounded up to a power of two; None where it is
+        known how they are cut."""
+        call = self._bytes(count, size)
+        if self._batches[0] or call < _LEAST_TRIED:
+            return None
+        key = (call - 1).bit_length()
+        if key not in self._trials:
+            counts = [k for k in _TRIED if k == 1 or len(self.job) * k <= _MOST_TASKS]
+            self._trials[key] = _Trials(counts * _TURNS)
+        return self._trials[key]
+
+    def _tried(self, trials: _Trials, seconds: float) -> None:
+        """Notes a call's time; after the last, all ranks choose what the slowest of them was
+        fastest with."""
+        count = trials.left.pop()
+        if trials.left.count(count) < _TURNS - 1:
+            trials.seconds[count] = min(seconds, trials.seconds.get(count, seconds))
+        if trials.left:
+            return
+        counts = sorted(trials.seconds)
+        all_ranks = np.zeros((self._n_ranks, len(counts)))
+        all_ranks[self._rank] = [trials.seconds[one] for one in counts]
+        words = (self._handle, all_ranks.ctypes.data, all_ranks[0].nbytes)
+        self._check(library().call("_job_gather", *words))
+        trials.chosen = counts[int(all_ranks.max(axis=0).argmin())]
+
+    def _check(self, result: int) -> None:
+        """Raises CommunicatorError for a result that is one."""
+        if result:
             error = text_of(library().call("_job_error", self._handle))
             raise CommunicatorError(Result(result), error)
 
@@ -199,10 +278,8 @@ class LoadedJob:
             raise fail("E473", message)
         return False
 
-    def _bound(self, count: int, size: int, in_place: bool) -> _Bound:
-        sizes, counts = self._batches
-        at = bisect_right(sizes, count * size * self.job.collective.most_blocks())
-        key = (count, counts[at - 1] if at else 1, in_place)
+    def _bound(self, count: int, batches: int, in_place: bool) -> _Bound:
+        key = (count, batches, in_place)
         found = self._schedules.get(key)
         if found is None:
             found = self._schedules[key] = _bound(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import allocate
 from hccc.runtime.communicator.premul import premul_sum
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.job import loaded
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.synth.builtin.hetccl import OPS, hetccl
@@ -99,6 +101,41 @@ def wrong_types(c: Communicator) -> list[str]:
 
 def test_every_type_and_reduction() -> None:
     assert run(3, wrong_types) == [[]] * 3
+
+
+# Seconds that calls are said to take at each rank, by micro-batches; the slowest is fastest with 8.
+SAID = (
+    {1: 5, 2: 4, 4: 1, 8: 3, 16: 9},
+    {1: 5, 2: 2, 4: 8, 8: 3, 16: 9},
+    {1: 1, 2: 1, 4: 1, 8: 1, 16: 1},
+)
+
+
+def tries(c: Communicator) -> list[int]:
+    """Makes calls until a job knows how to cut them; returns into how many, of three sizes."""
+    with pytest.MonkeyPatch.context() as patch:
+        said = SAID[c.rank]
+        clock = chain.from_iterable(
+            (0, said[k] if turn else 0) for turn in range(3) for k in reversed(said)
+        )
+        patch.setattr(loaded.time, "perf_counter", lambda: next(clock))
+        c.load(hetccl(ALONE, OpType.ALLREDUCE))
+        job, count = c.jobs[0], 30_000
+        x = c.empty(count, "int32")
+        for call in range(16):
+            assert job.trials_left(count, 4) == max(0, 15 - call)
+            assert (job.batches(count, 4) == 0) == (call < 15)
+            x[:] = c.rank + np.arange(count) + call
+            if call == 15:
+                patch.undo()
+            c.all_reduce(x)
+            assert np.array_equal(x, 3 + 3 * (np.arange(count) + call)), call
+    assert job.trials_left(32_000, 4) == 0, "they are of one size, rounded up"
+    return [job.batches(of, 4) for of in (count, 16_000, 70_000)]
+
+
+def test_micro_batches_are_found_by_the_first_calls() -> None:
+    assert run(3, tries) == [[8, 1, 0]] * 3
 
 
 def refused_calls(c: Communicator) -> None:

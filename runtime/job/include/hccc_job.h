@@ -93,6 +93,9 @@ hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *schedule, cons
 
 /* Returns the text of a job's last error; never null. */
 const char *hccc_job_error(const hccc_job *job);
+/* Gathers bytes_each bytes of each rank, rank r's at data + r * bytes_each, where its own are. All ranks
+ * make it, between calls. */
+hcccResult_t hccc_job_gather(hccc_job *job, void *data, size_t bytes_each);
 /* Returns the bytes that this rank has sent over borders. */
 unsigned long long hccc_job_sent(const hccc_job *job);
 /* Ends a job that no thread uses. */
