@@ -203,7 +203,7 @@ def _told(
     """Yields the paragraphs of the file: when and where, each link, what explains it how well."""
     date = max(node.profile.date for node in nodes)
     hosts = ", ".join(f"{name} ({node.ranks})" for name, node in zip(names, nodes, strict=True))
-    yield f"{FIRST_LINE.removeprefix('# ')} --hosts` {__version__} on {date}: {hosts}."
+    yield f"{FIRST_LINE.removeprefix('# ')} (--hosts) {__version__} on {date}: {hosts}."
     for name, node in zip(names, nodes, strict=True):
         p = node.profile
         yield (

@@ -51,7 +51,7 @@ def table(file: Path, how: int, after: int) -> int:
 def sums(c: Communicator, file: Path, victim: int, how: int) -> Lost:
     """Makes calls, in which the library of one rank goes wrong, or the rank dies."""
     at = table(file, how if c.rank == victim else 0, 2 * BEFORE + 1)  # two reductions a call
-    job = LoadedJob(c.handle, c.rank, hetccl(V, OpType.ALLREDUCE), table=at)
+    job = LoadedJob(c.handle, c.rank, hetccl(V, OpType.ALLREDUCE), None, None, [(0, 1)], at)
     x = c.empty(COUNT)
     x[:] = 1
     started = time.monotonic()
