@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hccc.base.version import __version__ as __version__
 
 if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they are public
+    from hccc.api.functions import assemble as assemble
     from hccc.api.functions import balance as balance
     from hccc.api.functions import bound as bound
     from hccc.api.functions import check as check
@@ -66,6 +67,7 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
 
 _NAMES = {
     "hccc.api.functions": (
+        "assemble",
         "balance",
         "bound",
         "check",

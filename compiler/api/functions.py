@@ -44,7 +44,7 @@ from hccc.driver import assumed, inputs
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.facts import title
 from hccc.driver.inputs import JobInput, opened
-from hccc.driver.load import check_name, load, load_library, renamed
+from hccc.driver.load import assembled, check_name, load, load_library, renamed
 from hccc.driver.options import Options, check_integer, check_size
 from hccc.driver.pass_manager import OnPass, watching
 from hccc.ir.collective import collective_named
@@ -423,6 +423,21 @@ def load_demand(demand: str | Path | Source, n_ranks: int) -> Demand:
     text = isinstance(demand, str) and "->" in demand
     found = Source("<text>", str(demand)) if text else inputs.path_or_text(demand)
     return inputs.read_demand(found, n_ranks)
+
+
+@python_words
+def assemble(algorithm: Algorithm, collective: str = "allreduce") -> Program:
+    """Makes an Allreduce, or a Reducescatter, of an Allgather: backwards its copies are sums.
+
+    Args:
+        algorithm: the Allgather, as for `compile`, or a schedule of TE-CCL.
+        collective: "allreduce" or "reducescatter".
+
+    Raises:
+        UserError: E321 it is no program; E451 it is no Allgather, or brings a chunk twice to a
+        rank; E465 `collective` is none.
+    """
+    return assembled(algorithm, collective_named(collective))
 
 
 @python_words

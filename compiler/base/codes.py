@@ -405,6 +405,7 @@ TABLE = (
     ),
     Code("E501", "A file is not XML, or uses entities or a DTD."),
     Code("E502", "An XML file is not an MSCCL algorithm."),
+    Code("E503", "A file is no schedule of TE-CCL, whose chunks have paths from GPU to GPU."),
     Code("E511", "An MSCCL algorithm describes no collective that hccc knows."),
     Code("E512", "A step of an MSCCL algorithm has no peer, a wrong one, or does nothing."),
     Code("E513", "A step of an MSCCL algorithm names a chunk outside its buffer."),

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from hccc.ir.program import Program
     from hccc.ir.topology import Topology
 
-HETCCL = "hetccl"
+HETCCL, ASSEMBLED = "hetccl", "assembled"
 _DESCRIPTION = "HetCCL's job over the libraries of several vendors"
+_ASSEMBLED = "An Allgather of your own (--of) backwards, as sums, and then the Allgather"
 _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 
 
@@ -32,6 +33,7 @@ _DEFAULT = "[default: allreduce, else the first that NAME serves]"
         "hccc builtin list",
         "hccc builtin ring --ranks 8 --collective allreduce -o ring.rccl",
         "hccc builtin hetccl --cluster hetccl-pku-nvidia+v1 --collective allgather",
+        "hccc builtin assembled --of allgather.rccl -o allreduce.rccl",
     ],
 )
 @click.argument("name", metavar="NAME")
@@ -40,6 +42,7 @@ _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 @click.option("--cluster", type=ClusterFile(), metavar="FILE", help="The cluster to make it for.")
 @click.option("--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), help=_DEFAULT)
 @click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
+@click.option("--of", type=File(), metavar="ALGO", help="The Allgather of `assembled`.")
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 def builtin(
     name: str,
@@ -48,24 +51,33 @@ def builtin(
     cluster: Path | None,
     collective: str | None,
     root: int,
+    of: Path | None,
     output: Path | None,
 ) -> None:
     """Print the built-in algorithm NAME, for a number of ranks or a cluster, as a program.
 
     `hccc builtin list` says which there are. Nodes of unequal size need no --cluster: the last of
     10 ranks with 4 GPUs a node has 2. hetccl is a job over the vendor clusters of --cluster, or
-    over nodes; to a file that ends in .json it is written with them.
+    over nodes; to a file that ends in .json it is written with them. assembled makes an Allreduce or
+    a Reducescatter of the Allgather in --of, a program or a schedule of TE-CCL.
     """
     from hccc.synth.builtin import registry
 
     if name == "list":
         _list()
         return
+    if (name == ASSEMBLED) != (of is not None):
+        raise click.UsageError(f"{ASSEMBLED} and --of belong together.")
+    if of is not None:
+        if ranks or gpus_per_node or cluster:
+            raise click.UsageError(f"{ASSEMBLED} has the ranks of --of.")
+        _assembled(of, collective, output)
+        return
     if name == HETCCL:
         _hetccl(_topology(ranks, gpus_per_node, cluster), cluster, collective, root, output)
         return
     if name not in registry.BUILTINS:
-        known = ", ".join([*registry.BUILTINS, HETCCL])
+        known = ", ".join([*registry.BUILTINS, HETCCL, ASSEMBLED])
         raise fail("E451", f"there is no built-in algorithm {name!r}", help=f"there are {known}")
     op, uneven = _collective(registry.BUILTINS[name].ops, collective)
     if output is not None and str(output) != "-":
@@ -119,6 +131,18 @@ def _hetccl(
     comments += [f"Vendor cluster {c}: {text}." for c, text in enumerate(v.texts())]
     text = lines(job, says_clusters=len(of) > 1)
     _put("\n".join([*(f"# {line}" for line in comments), *text, ""]), output)
+
+
+def _assembled(of: Path, collective: str | None, output: Path | None) -> None:
+    """Prints what is assembled of the Allgather in a file."""
+    from hccc.driver.load import assembled
+    from hccc.passes.assemble import OPS
+
+    op, _ = _collective(OPS, collective)
+    made = assembled(of, op)
+    comments = [f"{op.value} on {made.collective.n_ranks} ranks, assembled of {of.name}."]
+    comments.append(f"{_ASSEMBLED if op is OPS[0] else _ASSEMBLED.partition(',')[0]}.")
+    _write(made, comments, output)
 
 
 def _collective(ops: tuple[OpType, ...], collective: str | None) -> tuple[OpType, bool]:
@@ -193,6 +217,7 @@ def _put(text: str, output: Path | None) -> None:
 
 def _list() -> None:
     from hccc.synth.builtin import registry
+    from hccc.passes.assemble import OPS
     from hccc.synth.builtin.hetccl import OPS as HETCCL_OPS
 
     rows = [
@@ -200,6 +225,7 @@ def _list() -> None:
         for b in registry.BUILTINS.values()
     ]
     rows.append((HETCCL, _DESCRIPTION, ", ".join(op.value.lower() for op in HETCCL_OPS)))
+    rows.append((ASSEMBLED, _ASSEMBLED, ", ".join(op.value.lower() for op in OPS)))
     width, wide = (max(len(row[i]) for row in rows) for i in (0, 1))
     for name, description, ops in rows:
         print(f"{name:<{width}}  {description:<{wide}}  {ops}")

@@ -1,4 +1,5 @@
-"""inputs: what was given: a program, a plan, MSCCL XML, a directory of kernels or a cluster.
+"""inputs: what was given: a program, a plan, MSCCL XML, a schedule of TE-CCL, a directory of kernels
+or a cluster.
 
 `opened` makes one value of it, once, from a path, a text or a value; whoever needs to know which it
 is matches on its type. A file's content says what it is, not its name. Clusters are loaded here,
@@ -26,6 +27,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.lang import demand as demand_language
+from hccc.lang import teccl
 from hccc.lang.cluster import load as cluster_language
 from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
@@ -117,7 +119,7 @@ def opened(given: object) -> Input:
             return ClusterInput(given)
     match path_or_text(given):
         case Source() as source:
-            return kind_of(source.text, source.name)(source)
+            return _of_text(source)
         case path if path.is_dir():
             if not is_plain(path, PLAN_FILE):
                 message = f"{path}: a directory without {PLAN_FILE}"
@@ -126,7 +128,16 @@ def opened(given: object) -> Input:
             return DirectoryInput(path, Source(str(path / PLAN_FILE), text))
         case path:
             source = shipped.read(path, lambda head: kind_of(head, str(path)).most)
-            return kind_of(source.text, source.name)(source)
+            return _of_text(source)
+
+
+@interruptible
+def _of_text(source: Source) -> Input:
+    """Returns what a text is; a schedule of TE-CCL is read at once, as programs are the rest of the
+    way."""
+    if teccl.begins(source.text):
+        return ProgramInput(teccl.parse(source))
+    return kind_of(source.text, source.name)(source)
 
 
 def path_or_text(given: object) -> Path | Source:
@@ -156,6 +167,8 @@ def kind_of(text: str, name: str = "") -> Text:
     """
     head = text[:HEAD]
     match head.lstrip("\ufeff \t\r\n")[:1]:
+        case "{" if teccl.begins(head):
+            return ProgramInput
         case "{":
             return JobInput if re.match(r'\s*{\s*"hccc_job"', head) else PlanInput
         case "<":

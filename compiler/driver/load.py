@@ -22,15 +22,20 @@ from hccc.driver.inputs import (
     ProgramInput,
     XmlInput,
     name_of,
+    opened,
 )
 from hccc.driver.options import Options
 from hccc.driver.orders import require_one_order
 from hccc.ir import catalogue_json, plan_check
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.collective import OpType
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.program import Program
 from hccc.ir.provenance import Provenance
 from hccc.ir.topology import Topology
+from hccc.lang.transfer.load import parse
+from hccc.passes.assemble import assemble
+from hccc.passes.verify import verify
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import check_plan
 
@@ -100,6 +105,28 @@ def load_library(
             raise fail("E321", f"{name_of(one)} is no program", help=help)
         programs.append(one.program)
     return driver.compile_library(programs, options, topology, name=name)
+
+
+@interruptible
+def program_of(given: object) -> Program:
+    """Returns the program that was given, proved.
+
+    Raises:
+        UserError: E321 it is something else; anything wrong with it.
+    """
+    match found := opened(given):
+        case ProgramInput(Source() as text):
+            return verify(parse(text))
+        case ProgramInput(Program() as program):
+            return verify(program)
+        case _:
+            raise fail("E321", f"{name_of(found)} is no program", help="give a program")
+
+
+def assembled(given: object, op: OpType) -> Program:
+    """Returns a collective that is assembled of the Allgather that was given. Raises as `program_of`
+    and `assemble`."""
+    return assemble(program_of(given), op)
 
 
 def check_name(name: str) -> None:

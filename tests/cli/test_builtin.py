@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from hccc import assemble, check
 from hccc.ir import job_json
 from hccc.ir.job import lines
 from hccc.synth.builtin.registry import BUILTINS
 from tests.cli.commandline import Hccc
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+GATHER = EXAMPLES / "direct_allgather.rccl"
+
 
 def test_every_builtin_is_listed(hccc: Hccc) -> None:
     code, out, err = hccc("builtin", "list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == [*BUILTINS, "hetccl"]
+    assert [line.split()[0] for line in out.splitlines()] == [*BUILTINS, "hetccl", "assembled"]
 
 
 def test_a_direct_allgather_is_a_few_lines(hccc: Hccc) -> None:
@@ -99,3 +103,28 @@ def test_hetccl_over_nodes(hccc: Hccc) -> None:
 def test_hetccl_does_not_send_around(hccc: Hccc) -> None:
     code, _, said = hccc("builtin", "hetccl", "--ranks", 4, "--collective", "sendrecv")
     assert code == 1 and "E451" in said
+
+
+def test_the_command_and_python_make_the_same(hccc: Hccc, tmp_path: Path) -> None:
+    made = tmp_path / "made.rccl"
+    code, _, err = hccc("builtin", "assembled", "--of", GATHER, "-o", made)
+    assert code == 0, err
+    assert check(assemble(GATHER)).plan.name == "direct_allreduce"
+    code, out, err = hccc("run", made, "-b", "1K", "-e", "1K", "-n", "1")
+    assert code == 0, err
+    assert "Out of bounds values : 0 OK" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["assembled"], "assembled and --of belong together"),
+        (["ring", "--of", GATHER, "--ranks", 4], "assembled and --of belong together"),
+        (["assembled", "--of", GATHER, "--ranks", 4], "assembled has the ranks of --of"),
+        (["assembled", "--of", GATHER, "--collective", "broadcast"], "E451"),
+        (["assembled", "--of", EXAMPLES / "msccl" / "allreduce_ring_n8.xml"], "E321"),
+    ],
+)
+def test_wrong_words(hccc: Hccc, words: list[object], said: str) -> None:
+    code, _, err = hccc("builtin", *words)
+    assert code in (1, 2) and said in err

@@ -15,6 +15,7 @@ from hccc.driver import inputs
 from hccc.ir import plan_json
 from hccc.ir.schema import schema_of
 from tests.cli.commandline import Hccc
+from tests.lang import test_teccl as teccl
 from tests.marks import slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -166,3 +167,25 @@ def test_lines_before_a_kind_do_not_hide_it() -> None:
     assert inputs.kind_of(f"{blank}<algo>") is inputs.XmlInput
     assert inputs.kind_of(f"{blank}# words\n{{") is inputs.ProgramInput
     assert inputs.kind_of(f"# words\n{blank}define x = 1") is inputs.ClusterInput
+
+
+def test_it_is_checked_and_run_like_a_program(hccc: Hccc, tmp_path: Path) -> None:
+    file = tmp_path / "line.json"
+    file.write_text(teccl.text_of(teccl.gather([0, 1, 2]), "7-chunk paths"))
+    code, out, err = hccc("check", file)
+    assert code == 0, err
+    assert out.startswith("teccl_allgather_3: Allgather over 3 ranks")
+    code, out, err = hccc("run", file, "-b", "4K", "-e", "4K", "-n", "1")
+    assert code == 0, err
+    assert "Out of bounds values : 0 OK" in out
+
+
+def test_a_schedule_that_lacks_a_path_is_told(hccc: Hccc, tmp_path: Path) -> None:
+    paths = teccl.gather([0, 1, 2])
+    for key in [key for key in paths if key.startswith("Demand at 2 for chunk 0 from 0")]:
+        paths[key] = ["0->1 in epoch 0"]
+    file = tmp_path / "line.json"
+    file.write_text(teccl.text_of(paths))
+    code, _, err = hccc("check", file)
+    assert code == 1
+    assert "E205" in err
