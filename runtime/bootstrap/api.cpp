@@ -1,4 +1,5 @@
 // api.cpp: the C interface: arguments checked, failures as codes and messages.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -50,25 +51,40 @@ bool has_rank(const hccc_bootstrap *b, int rank) {
   return b && 0 <= rank && rank < b->client.n_ranks;
 }
 
+// Makes a job whose root is at an address, unless the environment names another.
+std::string make_job(const Address &address, hccc_unique_id *id) {
+  need(id, "the id");
+  Identity identity;
+  random_bytes(identity.secret.data(), identity.secret.size());
+  const Binding binding = choose_binding(address);
+  Fd listener = listen_tcp(binding.bind, &identity.address);
+  const uint16_t port = identity.address.port;
+  identity.address = binding.reachable;
+  identity.address.port = port;
+  identity.listening = true;
+  start_root(std::move(listener), identity, root_timeout(), nullptr);
+  write_id(identity, id);
+  return "the root is at " + identity.address.str();
+}
+
 }  // namespace
 }  // namespace hccc::bootstrap
 
 using namespace hccc::bootstrap;
 
 int hccc_bootstrap_unique_id(hccc_unique_id *id, hccc_bootstrap_error *error) {
+  return guarded(error, [&] { return make_job(loopback(), id); });
+}
+
+int hccc_bootstrap_unique_id_among(hccc_bootstrap *b, const int *ranks, int n_ranks, hccc_unique_id *id,
+                                   hccc_bootstrap_error *error) {
   return guarded(error, [&] {
-    need(id, "the id");
-    Identity identity;
-    random_bytes(identity.secret.data(), identity.secret.size());
-    const Binding binding = choose_binding(loopback());
-    Fd listener = listen_tcp(binding.bind, &identity.address);
-    const uint16_t port = identity.address.port;
-    identity.address = binding.reachable;
-    identity.address.port = port;
-    identity.listening = true;
-    start_root(std::move(listener), identity, root_timeout(), nullptr);
-    write_id(identity, id);
-    return "the root is at " + identity.address.str();
+    const Client &client = usable(b);
+    const auto host = [&](int rank) { return client.host_of[static_cast<size_t>(rank)]; };
+    if (n_ranks < 1 || !std::all_of(ranks, ranks + n_ranks, [&](int rank) { return has_rank(b, rank); }))
+      fail(kBadArgument, -1, "a job among ranks that are not in the other");
+    const bool apart = std::any_of(ranks, ranks + n_ranks, [&](int rank) { return host(rank) != host(ranks[0]); });
+    return make_job(apart ? client.address : loopback(), id);
   });
 }
 

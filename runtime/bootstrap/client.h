@@ -49,7 +49,8 @@ class Client {
   Secret secret;
   Job job = {};
   std::vector<int> host_of, pid_of;
-  std::string interface;  // of this rank's address, at which others reach it; "": not known
+  Address address = loopback();  // at which others reach this rank
+  std::string interface;         // its name; "": not known
 
  private:
   void meet(const Identity &identity, const Deadline &deadline);

@@ -137,6 +137,7 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
     Address reachable = binding.reachable, bound;
     listener = listen_tcp(binding.bind, &bound);
     reachable.port = bound.port;
+    address = reachable;
     interface = interface_of(reachable);
     hub_at.assign(reinterpret_cast<const char *>(reachable.ip), 16);
     put(&hub_at, reachable.port);
@@ -161,7 +162,8 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
     return connect_tcp(met.hub, deadline.or_in(10));
   };
   link_ = join(connect, claim, secret, largest_answer(), deadline, 0, "rank 0 at " + met.hub.str());
-  interface = interface_of(local_address(link_.fd()));
+  address = local_address(link_.fd());
+  interface = interface_of(address);
   root.send(encode(kLeaving, 0, 0));
   root.flush();
 }

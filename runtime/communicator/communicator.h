@@ -69,6 +69,10 @@ class Communicator {
   void complete(Exchange &exchange);
   // Returns the name of the library of the last collective; "": there was none.
   const char *last_library() const { return last_library_.load(std::memory_order_relaxed); }
+  // Makes the id of a job of some of the ranks, as hccc_bootstrap_unique_id_among.
+  int unique_id_among(const std::vector<int> &ranks, hccc_unique_id *id, hccc_bootstrap_error *error) const {
+    return hccc_bootstrap_unique_id_among(bootstrap_.get(), ranks.data(), static_cast<int>(ranks.size()), id, error);
+  }
   // Gathers bytes of all ranks, as hccc_bootstrap_allgather. what: the call; null: it has begun. Throws
   // Error.
   void allgather(const char *what, void *data, size_t bytes_each, double timeout_s);

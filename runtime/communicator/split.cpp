@@ -45,7 +45,7 @@ hcccComm_t split(Communicator &of, int color, int key, const Device &device, con
   const std::vector<int> ranks = ranks_of(all, color);
   const bool first = color >= 0 && ranks.front() == of.rank();
   hccc_bootstrap_error error{};
-  if (first && hccc_bootstrap_unique_id(&own.id, &error)) own.code = hcccSystemError;
+  if (first && of.unique_id_among(ranks, &own.id, &error)) own.code = hcccSystemError;
   exchange(of, nullptr, all, left);
   if (color < 0) return nullptr;
   const auto at = std::find(ranks.begin(), ranks.end(), of.rank()) - ranks.begin();

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -50,9 +51,15 @@ VendorCalls::VendorCalls(hccc_bootstrap *bootstrap, int rank, int n_ranks, const
   std::string why;
   if (hccc_vendor_load(vendor.c_str(), nullptr, &table_)) why = hccc_vendor_error();
   else if (table_->flags & HCCC_VENDOR_STREAM) why = std::string(table_->name) + " has no calls of the host's memory";
-  else if (!rank && table_->unique_id(own.id)) why = hccc_vendor_error();
-  own.loaded = why.empty();
   hccc_bootstrap_error error{};
+  if (why.empty() && !rank) {
+    std::vector<int> ranks(all.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    hccc_unique_id id;
+    if (hccc_bootstrap_unique_id_among(bootstrap, ranks.data(), n_ranks, &id, &error)) why = error.message;
+    memcpy(own.id, &id, sizeof id);
+  }
+  own.loaded = why.empty();
   if (hccc_bootstrap_allgather(bootstrap, all.data(), sizeof(Told), left.seconds(), &error)) fail_as(error);
   if (!why.empty()) throw Error(hcccInvalidUsage, "HCCC_VENDOR=" + vendor + ": " + why);
   for (size_t r = 0; r < all.size(); ++r)

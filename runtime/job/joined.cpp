@@ -115,8 +115,13 @@ Joined joined(hcccComm_t comm, const hccc_job_given &given) {
   put(own.vendor, given.vendor);
   const int first = given.members[0];
   const bool is_first = comm->of.rank() == first, several = given.n_members > 1;
-  if (made.vendor && several && is_first && made.vendor->unique_id(own.id) != hcccSuccess)
-    why = made.vendor->last_error();
+  if (made.vendor && several && is_first) {
+    const std::vector<int> members(given.members, given.members + given.n_members);
+    hccc_unique_id id;
+    hccc_bootstrap_error error{};
+    if (comm->of.unique_id_among(members, &id, &error)) why = error.message;
+    memcpy(own.id, &id, sizeof id);
+  }
   put(own.failed, why);
   const std::vector<Told> all = told_by_all(comm, own);
   check_alike(all, given);

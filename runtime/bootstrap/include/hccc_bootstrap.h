@@ -52,6 +52,12 @@ typedef struct hccc_bootstrap_error {
  * as NCCL's variable names them) says otherwise. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_unique_id(hccc_unique_id *id, hccc_bootstrap_error *error);
 
+/* Does the same for a job of some ranks of another, this one among them. Where they are on several
+ * hosts it listens at the address by which this rank is reached there. */
+HCCC_BOOTSTRAP_API int hccc_bootstrap_unique_id_among(
+    hccc_bootstrap *b, const int *ranks, int n_ranks, hccc_unique_id *id,
+    hccc_bootstrap_error *error);
+
 /* Reads the rank of this process from its launcher's variables: HCCC_RANK and HCCC_NRANKS,
  * torchrun, Open MPI, PMI, Slurm, whichever is first. local_rank: -1 where it is not set; address:
  * of the root, "host:port", or "" where all ranks are on this host. The error's message names the
