@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.analysis.contributions import DST, OP, SRC, columns
-from hccc.analysis.grouping import group, sort_row
+from hccc.analysis.grouping import graph, group
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
@@ -66,22 +66,6 @@ def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[
     return edges[:fill], counts, initial
 
 
-@njit
-def _pack(edges: I4, counts: I4, rows: I4) -> tuple[I8, I4]:
-    """Returns the predecessors in task order, each task's ascending."""
-    ptr = np.zeros(len(counts) + 1, np.int64)
-    for i in range(len(counts)):
-        ptr[i + 1] = ptr[i] + counts[i]
-    index = np.empty(ptr[-1], np.int32)
-    begin = 0
-    for i in rows:
-        own = index[ptr[i] : ptr[i + 1]]
-        own[:] = edges[begin : begin + len(own)]
-        sort_row(own)
-        begin += len(own)
-    return ptr, index
-
-
 def depend(program: Program, topology: Topology | None = None) -> Dag:
     """Returns the Dag of `program` on `topology` (else on the cluster that its header describes).
 
@@ -92,7 +76,7 @@ def depend(program: Program, topology: Topology | None = None) -> Dag:
     src, dst = t["src"], t["dst"]
     overwrites = c.wants(dst, t["chunk"]) & (not c.swaps_in_place)
     edges, counts, initial = _edges(ptr, rows, columns(program), overwrites, c.n_ranks)
-    preds = Csr(*_pack(edges, counts, rows))
+    preds = graph(np.repeat(rows, counts[rows]), edges, len(t), repeated=True)
     if topology is None:
         topology = uniform(c.n_ranks, program.gpus_per_node, program.nics_per_node)
     return Dag(program, preds, initial, *resources(topology, src, dst), topology)

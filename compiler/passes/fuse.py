@@ -27,7 +27,7 @@ from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import transpose
 from hccc.analysis.queue_classes import any_window
 from hccc.base.jit.compiled import njit
-from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.arrays import I4, I8, U1, Csr
 from hccc.ir.choices import Fusion
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes.contract import contract, writers
@@ -160,14 +160,12 @@ def _put_heads(rows: I4, key: I8, last_pred: I4, dests: I8, most: int) -> I4:
     return head
 
 
-@njit
-def _last_pred(ptr: I8, pred: I4, besides: I4) -> I4:
+def _last_pred(deps: Csr, besides: I4) -> I4:
     """Returns the latest predecessor of each primitive other than `besides[i]`, or -1: i4[n]."""
-    last = np.full(len(besides), -1, np.int32)
-    for i in range(len(besides)):
-        for k in range(ptr[i], ptr[i + 1]):
-            if pred[k] != besides[i]:
-                last[i] = max(last[i], pred[k])
+    row, pred = deps.owner(), deps.index
+    other = pred != besides[row]
+    last = np.full(len(deps), -1, np.int32)
+    np.maximum.at(last, row[other], pred[other])
     return last
 
 
@@ -183,7 +181,7 @@ def _multi_puts(p: Primitives, messages: bool = True) -> Primitives:
     rows = puts[order]
     change = np.diff(place[order]) | np.diff(writer[rows])
     key = np.concatenate([np.zeros(1, np.int64), np.cumsum(change != 0)])[: len(rows)]
-    last = _last_pred(p.deps.ptr, p.deps.index, np.full(len(p), -1, np.int32))
+    last = _last_pred(p.deps, np.full(len(p), -1, np.int32))
     head = np.arange(len(p), dtype=np.int32)
     head[rows] = _put_heads(rows, key, last[rows], p.dst.counts()[rows], MAX_OPERANDS)
     keep_src = head[p.src.owner()] == p.src.owner()
@@ -198,7 +196,7 @@ def _results(p: Primitives, messages: bool = True) -> Primitives:
     joins = (p.src.counts() == 1) & ~received & free & (writer >= 0)
     w = np.where(joins, writer, 0)
     joins &= ((p.src.counts()[w] > 1) | received[w]) & free[w]
-    joins &= _last_pred(p.deps.ptr, p.deps.index, writer) < w
+    joins &= _last_pred(p.deps, writer) < w
     joins &= dests + dests[w] <= MAX_OPERANDS
     rows = np.flatnonzero(joins)
     _, first = np.unique(writer[rows], return_index=True)  # one group of puts a reduction

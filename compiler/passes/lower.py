@@ -19,7 +19,6 @@ import numpy as np
 from hccc.analysis.contributions import CHUNK, DST, OP, SRC, columns, completing
 from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import graph
-from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, places_among, starts
 from hccc.ir.choices import NetworkLowering
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
@@ -46,6 +45,23 @@ class _ScheduledTasks(NamedTuple):
     first: I8
     queue: I4
     slot: I4
+
+    @property
+    def reads(self) -> I8:
+        """The primitive that reads each task's source: i8[n]."""
+        return self.first[:-1]
+
+    @property
+    def last(self) -> I8:
+        """The primitive that writes each task's destination: i8[n]."""
+        last: I8 = self.first[1:] - 1
+        return last
+
+    @property
+    def alone(self) -> B1:
+        """Which tasks are one primitive: b1[n]."""
+        alone: B1 = np.diff(self.first) == 1
+        return alone
 
 
 def lower(
@@ -79,7 +95,7 @@ def lower(
     final[tasks.first[1:] - 1] = _final(dag)[order]
     deps = preds  # of tasks that are one primitive each, and read and written when it is done
     if how.any():
-        deps = graph(*_dependencies(tasks, preds.ptr, preds.index), n)
+        deps = graph(*_dependencies(tasks, preds), n)
     return Primitives(
         dag,
         transport,
@@ -154,79 +170,48 @@ def _final(dag: Dag) -> U1:
     )
 
 
-@njit
 def _sources(tasks: _ScheduledTasks, n: int) -> tuple[I4, I8, I4, U1, I4]:
     """Returns the owner of every primitive, i4[n]; ptr, rank, buffer and slot of its sources."""
-    table, first = tasks.table, tasks.first
-    owner, ptr = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
-    for t in range(len(table)):
-        ptr[first[t] + 1] = 1
-        ptr[first[t + 1]] = 1 + (table[t, OP] == RRC)
-    for i in range(n):
-        ptr[i + 1] += ptr[i]
-    rank, buffer = np.empty(ptr[n], np.int32), np.empty(ptr[n], np.uint8)
-    slot = np.empty(ptr[n], np.int32)
-    for t in range(len(table)):
-        src, dst, chunk, reduces = (
-            table[t, SRC],
-            table[t, DST],
-            table[t, CHUNK],
-            table[t, OP] == RRC,
-        )
-        i, last = first[t], first[t + 1] - 1
-        alone = i == last
-        owner[i] = dst if alone and reduces else src
-        owner[last] = owner[i] if alone else dst
-        at = ptr[last + 1] - 1 if alone else ptr[i]
-        rank[at], slot[at] = src, chunk
-        buffer[at] = START if tasks.initial[t] & SOURCE_INITIAL else VALUE
-        if not alone:
-            at, queued = ptr[last + 1] - 1, tasks.how[t] == SLOTS
-            rank[at], slot[at] = tasks.queue[t] if queued else dst, tasks.slot[t]
-            buffer[at] = QUEUE if queued else SCRATCH
-        if reduces:
-            rank[at - 1], slot[at - 1] = dst, chunk
-            buffer[at - 1] = START if tasks.initial[t] & TARGET_INITIAL else VALUE
+    src, dst, chunk = (tasks.table[:, column] for column in (SRC, DST, CHUNK))
+    reduces, alone, queued = tasks.table[:, OP] == RRC, tasks.alone, tasks.how == SLOTS
+    owner, counts = np.empty(n, np.int32), np.ones(n, np.int64)
+    owner[tasks.last] = dst
+    owner[tasks.reads] = np.where(alone & reduces, dst, src)
+    counts[tasks.last] += reduces
+    ptr = starts(counts)
+    rank, slot = np.empty(ptr[n], np.int32), np.empty(ptr[n], np.int32)
+    buffer = np.empty(ptr[n], np.uint8)
+    end = ptr[tasks.last + 1] - 1
+    at = np.where(alone, end, ptr[tasks.reads])
+    rank[at], slot[at] = src, chunk
+    buffer[at] = np.where(tasks.initial & SOURCE_INITIAL, START, VALUE)
+    at = end[~alone]
+    rank[at], slot[at] = np.where(queued, tasks.queue, dst)[~alone], tasks.slot[~alone]
+    buffer[at] = np.where(queued, QUEUE, SCRATCH)[~alone]
+    at = end[reduces] - 1
+    rank[at], slot[at] = dst[reduces], chunk[reduces]
+    buffer[at] = np.where(tasks.initial & TARGET_INITIAL, START, VALUE)[reduces]
     return owner, ptr, rank, buffer, slot
 
 
-@njit
 def _targets(tasks: _ScheduledTasks, n: int) -> tuple[I4, U1, I4]:
     """Returns rank, buffer and slot of the one destination of every primitive."""
-    table, first = tasks.table, tasks.first
+    dst, queued = tasks.table[:, DST], tasks.how == SLOTS
     rank, buffer, slot = np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.int32)
-    for t in range(len(table)):
-        i, last = first[t], first[t + 1] - 1
-        if i < last:
-            queued = tasks.how[t] == SLOTS
-            rank[i] = tasks.queue[t] if queued else table[t, DST]
-            buffer[i], slot[i] = QUEUE if queued else SCRATCH, tasks.slot[t]
-        rank[last], buffer[last], slot[last] = table[t, DST], VALUE, table[t, CHUNK]
+    rank[tasks.reads] = np.where(queued, tasks.queue, dst)
+    buffer[tasks.reads], slot[tasks.reads] = np.where(queued, QUEUE, SCRATCH), tasks.slot
+    rank[tasks.last], buffer[tasks.last], slot[tasks.last] = dst, VALUE, tasks.table[:, CHUNK]
     return rank, buffer, slot
 
 
 def _renumber(preds: Csr, order: I4) -> Csr:
     """Returns the predecessors of each position as positions."""
-    return Csr(*_moved(preds.ptr, preds.index, order))
+    position, moved = np.empty(len(order), np.int32), preds.take(order)
+    position[order] = np.arange(len(order))
+    return Csr(moved.ptr, position[moved.index])
 
 
-@njit
-def _moved(ptr: I8, index: I4, order: I4) -> tuple[I8, I4]:
-    position = np.empty(len(order), np.int32)
-    for i in range(len(order)):
-        position[order[i]] = i
-    new_ptr, new = np.zeros(len(order) + 1, np.int64), np.empty(len(index), np.int32)
-    fill = 0
-    for i in range(len(order)):
-        for k in range(ptr[order[i]], ptr[order[i] + 1]):
-            new[fill] = position[index[k]]
-            fill += 1
-        new_ptr[i + 1] = fill
-    return new_ptr, new
-
-
-@njit
-def _dependencies(tasks: _ScheduledTasks, ptr: I8, preds: I4) -> tuple[I4, I4]:
+def _dependencies(tasks: _ScheduledTasks, preds: Csr) -> tuple[I4, I4]:
     """Returns the dependencies between the ends of tasks: (primitive, earlier primitive), i4[m]
     each.
 
@@ -234,25 +219,10 @@ def _dependencies(tasks: _ScheduledTasks, ptr: I8, preds: I4) -> tuple[I4, I4]:
     of its destination, and for its own reading end. A proxy's read (PUT) is known to be over when
     the destination's rank has used the data.
     """
-    table, first, how = tasks.table, tasks.first, tasks.how
-    row = np.empty(3 * len(preds) + len(table), np.int32)
-    value = np.empty(len(row), np.int32)
-    m = 0
-    for t in range(len(table)):
-        i, last = first[t], first[t + 1] - 1
-        for k in range(ptr[t], ptr[t + 1]):
-            p = preds[k]
-            wrote = first[p + 1] - 1
-            if table[p, DST] == table[t, SRC]:
-                row[m], value[m] = i, wrote
-                m += 1
-            if table[p, DST] == table[t, DST]:
-                row[m], value[m] = last, wrote
-                m += 1
-            if table[p, SRC] == table[t, DST]:
-                row[m], value[m] = last, wrote if how[p] == PUT else first[p]
-                m += 1
-        if i < last:
-            row[m], value[m] = last, i
-            m += 1
-    return row[:m].copy(), value[:m].copy()
+    t, p, src, dst = preds.owner(), preds.index, tasks.table[:, SRC], tasks.table[:, DST]
+    reads, last, two = tasks.reads, tasks.last, ~tasks.alone
+    wrote, read = last[p], np.where(tasks.how == PUT, last, reads)[p]
+    makes, writes, reads_it = dst[p] == src[t], dst[p] == dst[t], src[p] == dst[t]
+    row = [reads[t][makes], last[t][writes], last[t][reads_it], last[two]]
+    value = [wrote[makes], wrote[writes], read[reads_it], reads[two]]
+    return np.concatenate(row), np.concatenate(value)

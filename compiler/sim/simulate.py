@@ -16,7 +16,7 @@ from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
-from hccc.ir.topology import BYTES_PER_US, F8
+from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.ir.uneven import BlockTable, check_uneven, skewed
 from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
@@ -220,6 +220,12 @@ def memory_in(machine: Machine, request: Request) -> MemoryRates:
     """Returns the rates of the cluster's memories in this call."""
     block, _ = pieces(machine.plan, request.size)
     return delivered(machine.plan, machine.topology, block, in_place=request.in_place)
+
+
+def same_in_place(plan: Plan, topology: Topology) -> bool:
+    """Tells whether calls in place and out of place are the same to the simulator: all primitives
+    move data in both, and no memory's rate depends on what a call touches."""
+    return not memory_of(topology)[1] and bool((plan.guard == Guard.ALWAYS).all())
 
 
 def _moves(machine: Machine, request: Request) -> B1:

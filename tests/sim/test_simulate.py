@@ -1,6 +1,8 @@
 """The simulator against a plain one, and against the order that plans are executed in."""
 
+import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,14 +11,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hccc.base.diagnostics import Source, UserError
+from hccc.driver.assumed import common_cluster
 from hccc.driver.compilation import compile_program, compile_text
 from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Device, Rate, uniform
+from hccc.lang.transfer import load as transfer
 from hccc.sim.costs import Costs
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import Machine, prepare
-from hccc.sim.simulate import Request, Run, simulate
+from hccc.sim.simulate import Request, Run, same_in_place, simulate
 from hccc.testing import (
     collectives,
     correct_programs,
@@ -30,6 +34,7 @@ from hccc.testing import (
 from tests.marks import LONG
 from tests.sim.plain import times
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.rccl"))
 COSTS = st.builds(
     Costs,
     step=st.sampled_from([0.0, 0.5]),
@@ -224,6 +229,26 @@ def test_impossible_costs_are_refused() -> None:
     for wrong in ({"step": -1.0}, {"efficiency": 0.0}, {"efficiency": 2.0}):
         with pytest.raises(UserError):
             Costs(**wrong)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_calls_in_place_are_those_out_of_place_where_they_are_said_to_be(path: Path) -> None:
+    """To the bit. Of the rest some take another time."""
+    known = compile_text(transfer.read(path), Options(tune="off", prove=False), common_cluster)
+    assert known.topology is not None
+    alike, machine = same_in_place(known.plan, known.topology), prepare(known.plan, known.topology)
+    if known.plan.modes != (False, True):
+        return
+    apart = 0
+    for size, window in itertools.product((1 << 10, 1 << 20, 1 << 26), (0, 1)):
+        out, inside = (simulate(machine, Request(size, 0, window, mode)) for mode in (False, True))
+        same = all(
+            np.array_equal(getattr(out, name), getattr(inside, name))
+            for name in ("end", "carried", "active", "time", "quiet")
+        )
+        assert same or not alike
+        apart += not same
+    assert alike == (apart == 0)
 
 
 def test_lengths_of_blocks() -> None:

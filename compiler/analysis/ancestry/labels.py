@@ -64,10 +64,10 @@ def labels(tb_ptr: I8, preds: Csr, order: I4) -> Labels:
     label = np.empty(n, LABEL)
     label["block"] = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
     label["level"], label["height"] = level, height
-    ways = _ways_in_and_out(level, height, first, ptr, pred)
+    ways = _ways_in_and_out(level, height, first, preds)
     for field, way in zip(("in_level", "in_height", "out_level", "out_height"), ways, strict=True):
         label[field] = way
-    set_forests(label, maker, _takers(level, first, ptr, pred), order)
+    set_forests(label, maker, _takers(level, first, preds), order)
     return label
 
 
@@ -111,46 +111,31 @@ def _heights(order: I4, first: B1, ptr: I8, pred: I4) -> I4:
     return heights
 
 
-@njit
-def _takers(level: I4, first: B1, ptr: I8, pred: I4) -> I4:
+def _takers(level: I4, first: B1, preds: Csr) -> I4:
     """Returns the earliest primitive that waits for each, else the one after, else -1."""
-    n = len(level)
-    takers = np.full(n, -1, np.int32)
-    for i in range(n):
-        for k in range(ptr[i], ptr[i + 1]):
-            taker = takers[pred[k]]
-            if taker < 0 or level[i] < level[taker]:
-                takers[pred[k]] = i
-    for i in range(n - 1):
-        if takers[i] < 0 and not first[i + 1]:
-            takers[i] = i + 1
+    n, row = len(level), preds.owner()
+    none = np.iinfo(np.int64).max
+    least = np.full(n, none)
+    np.minimum.at(least, preds.index, level[row].astype(np.int64) << 32 | row)
+    after = np.where(first[1:], -1, np.arange(1, n + 1))
+    takers: I4 = np.where(least < none, least & ((1 << 32) - 1), after).astype(np.int32)
     return takers
 
 
-@njit
-def _ways_in_and_out(level: I4, height: I4, first: B1, ptr: I8, pred: I4) -> tuple[I4, I4, I4, I4]:
+def _ways_in_and_out(level: I4, height: I4, first: B1, preds: Csr) -> tuple[I4, I4, I4, I4]:
     """Returns in_level, in_height, out_level and out_height (LABEL)."""
     n = len(level)
-    in_level, in_height = np.empty(n, np.int32), np.empty(n, np.int32)
-    out_level, out_height = np.empty(n, np.int32), np.empty(n, np.int32)
-    waited_for = np.zeros(n, np.bool_)
-    for p in pred:
-        waited_for[p] = True
-    for i in range(n):
-        if ptr[i] < ptr[i + 1]:
-            in_level[i], in_height[i] = level[i], height[i]
-        elif first[i]:
-            in_level[i], in_height[i] = -1, n
-        else:
-            in_level[i], in_height[i] = in_level[i - 1], in_height[i - 1]
-    for i in range(n - 1, -1, -1):
-        if waited_for[i]:
-            out_level[i], out_height[i] = level[i], height[i]
-        elif first[i + 1]:
-            out_level[i], out_height[i] = n, -1
-        else:
-            out_level[i], out_height[i] = out_level[i + 1], out_height[i + 1]
-    return in_level, in_height, out_level, out_height
+    rows, waits, waited_for = np.arange(n), preds.counts() > 0, np.zeros(n, np.bool_)
+    waited_for[preds.index] = True
+    enter = np.maximum.accumulate(np.where(waits | first[:-1], rows, 0))
+    leave = np.minimum.accumulate(np.where(waited_for | first[1:], rows, n)[::-1])[::-1]
+    enters, leaves = waits[enter], waited_for[leave]
+    return (
+        np.where(enters, level[enter], -1),
+        np.where(enters, height[enter], n),
+        np.where(leaves, level[leave], n),
+        np.where(leaves, height[leave], -1),
+    )
 
 
 @njit

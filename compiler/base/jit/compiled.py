@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, update_wrapper
+from hashlib import sha1
 from pathlib import Path
 from time import thread_time
 from types import CellType, CodeType, FunctionType
@@ -195,15 +196,25 @@ class Loop(Generic[P, R]):
         """Tells whether the compiled loop seems to be on disk. Does not import numba."""
         code: CodeType = self.function.__code__
         file = Path(code.co_filename)
-        name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}.*.loop"
-        place = os.environ.get("NUMBA_CACHE_DIR")
-        found = Path(place).glob(f"*/{name}") if place else (file.parent / "__pycache__").glob(name)
+        name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}."
         sources = {each.function.__code__.co_filename for each in self._reached}
         try:
             changed = max(os.stat(source).st_mtime for source in sources)
-            return any(each.stat().st_mtime > changed for each in found)
+            with os.scandir(loop_directory(file)) as found:
+                kept = [each for each in found if each.name.startswith(name)]
+            return any(each.name.endswith(".loop") and each.stat().st_mtime > changed for each in kept)
         except OSError:
             return False
+
+
+def loop_directory(file: Path) -> Path:
+    """Returns the directory in which numba keeps what it compiles of a source file."""
+    place = os.environ.get("NUMBA_CACHE_DIR")
+    if not place and os.access(file.parent, os.W_OK):
+        return file.parent / "__pycache__"
+    place = place or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "numba")
+    digest = sha1(str(file.parent).encode(), usedforsecurity=False).hexdigest()
+    return Path(place, f"{file.parent.name}_{digest}")
 
 
 def _elements(args: Iterable[Any]) -> int:

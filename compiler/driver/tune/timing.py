@@ -16,7 +16,7 @@ from hccc.ir.micro_batch import COARSEST
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
-from hccc.sim.simulate import ENDLESS, Request, simulate
+from hccc.sim.simulate import ENDLESS, Request, same_in_place, simulate
 
 COARSE = 4
 LARGE = (
@@ -52,12 +52,16 @@ class CallTiming:
     topology: Topology
     max_instances: int
     instances: int = 0
+    _alike: bool = field(init=False)  # whether calls in place take as long as those out of place
     _end: float = math.inf  # of instances: no further call is simulated
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
     _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
     _took_before: dict[tuple[int, Request], _Took] = field(default_factory=dict)  # by channels
     _late: dict[tuple[int, Request], float] = field(default_factory=dict)  # as `_least`
+
+    def __post_init__(self) -> None:
+        self._alike = same_in_place(self.plan, self.topology)
 
     def time(
         self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
@@ -66,12 +70,13 @@ class CallTiming:
         takes more than `limit`, unless its time is known.
 
         in_place: None for out of place if the plan serves it. O(instances) the first time; settings
-        that cut the call alike share their time.
+        that cut the call alike share their time, and so do calls in place and out of place that
+        move the same bytes.
         """
-        if in_place is None:
-            in_place = self.plan.modes[0]
-        if in_place not in self.plan.modes:
+        if in_place not in (None, *self.plan.modes):
             return math.inf
+        if in_place is None or self._alike:
+            in_place = self.plan.modes[0]
         plan = applied(self.plan, setting)
         batches = batches_of(plan, pieces(plan, size)[0], 0)[0]
         window = setting.window if 0 < setting.window < batches else 0

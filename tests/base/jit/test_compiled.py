@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from numba.core.caching import FunctionCache
 
 from hccc.base.jit import compiled
-from hccc.base.jit.compiled import COMPILE, LOAD, Loop
+from hccc.base.jit.compiled import COMPILE, LOAD, Loop, loop_directory
 
 CALL = LOAD / 10  # s that each call takes
 
@@ -80,13 +82,29 @@ def test_a_file_counts_if_its_sources_are_older(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     loop = Loop(_sum, {}, False, None)
     code = _sum.__code__
-    file = tmp_path / "some" / f"test_compiled._sum-{code.co_firstlineno}.x.loop"
+    file = loop_directory(Path(__file__)) / f"test_compiled._sum-{code.co_firstlineno}.x.loop"
     assert not loop._kept()
     file.parent.mkdir()
     file.touch()
     assert loop._kept()
     os.utime(file, (0, 0))
     assert not loop._kept()
+
+
+@pytest.mark.parametrize("where", ["named", "beside", "user"])
+def test_files_are_looked_for_where_numba_keeps_them(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a directory that is named, beside the source, or in the cache of whoever cannot write."""
+    named = str(tmp_path / "named") if where == "named" else ""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", named)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", named)
+    if where == "user":
+        monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserWideCacheLocator")
+        monkeypatch.setattr(os, "access", lambda *_: False)
+    kept = FunctionCache(_sum).cache_path  # type: ignore[no-untyped-call]
+    assert str(loop_directory(Path(__file__))) == kept
 
 
 def _sum(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:

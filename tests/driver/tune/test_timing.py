@@ -207,3 +207,11 @@ def test_too_much_work_is_refused() -> None:
         simulate(machine, request, work=1)
     assert caught.value.problem.code == "E461"
     assert simulate(machine, request, work=1 << 30).time == simulate(machine, request).time
+
+
+def test_calls_in_place_are_simulated_once_where_they_are_alike() -> None:
+    timing = CallTiming(ring(), site(), 1 << 20)
+    out = timing.time(1 << 20, CROWDED, in_place=False)
+    once = timing.instances
+    assert timing.time(1 << 20, CROWDED, in_place=True) == out
+    assert timing.instances == once > 0
