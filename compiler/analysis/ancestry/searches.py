@@ -25,10 +25,11 @@ from hccc.ir.arrays import I4, I8, U1
 
 SEARCH = 1 << 15  # primitives that a search may find
 SEARCHES = 256  # that may fail before the rest is left to clocks
+LOOKED_AT, CLIMBED = 1000, 64  # primitives, in about one search and for one edge
 NONE = -2  # no edge; -1 is the edge to the primitive before the first one in its block
 
 
-@njit
+@njit(work=lambda label, ptr, pred, a, b, but: LOOKED_AT * len(a))
 def by_searching(label: Labels, ptr: I8, pred: I4, a: I4, b: I4, but: I8) -> U1:
     """Searches for every pair, until SEARCHES fail; but[q]: an edge to leave out, or NONE."""
     mark, stack = np.zeros(len(label), np.int64), np.empty(SEARCH, np.int32)
@@ -81,7 +82,7 @@ def settle_edges(label: Labels, ptr: I8, pred: I4, limit: int) -> U1:
     return answer
 
 
-@njit
+@njit(work=lambda label, ptr, pred, limit: CLIMBED * len(pred))
 def _edges_by_climbing(label: Labels, ptr: I8, pred: I4, limit: int) -> U1:
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(pred), np.uint8)
