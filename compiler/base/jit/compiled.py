@@ -212,9 +212,9 @@ def loop_directory(file: Path) -> Path:
     place = os.environ.get("NUMBA_CACHE_DIR")
     if not place and os.access(file.parent, os.W_OK):
         return file.parent / "__pycache__"
-    place = place or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "numba")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = sha1(str(file.parent).encode(), usedforsecurity=False).hexdigest()
-    return Path(place, f"{file.parent.name}_{digest}")
+    return Path(place or home / "numba", f"{file.parent.name}_{digest}")
 
 
 def _elements(args: Iterable[Any]) -> int:
