@@ -98,8 +98,8 @@ def _tuned(compiled: Compiled) -> None:
         return
     from hccc.driver.tune import report
 
-    named = "chosen for"
-    for line in report.range_lines(compiled.tuned, compiled.plan_names()):
+    named, taken = "chosen for", report.what_blocks_take(compiled.topology)
+    for line in report.range_lines(compiled.tuned, compiled.plan_names(), taken):
         print(f"  {named:<14} {line}")
         named = ""
     print(f"  weighed        {report.WEIGHED}")

@@ -32,6 +32,7 @@ from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bounds.bound import Bound, limits
 
+MORE = 1.01  # times the least latency
 HELPS = 0.02  # of the time: less is not worth a line
 MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes
 
@@ -208,14 +209,21 @@ class Explanation:
                 f"               {flagged[0].protocol} has flags in the data, so a step has less "
                 "latency; hccc's kernels have none of it."
             )
+        if flagged and self.steps > 1 and self._latency > MORE * self.gap.bound.latency:
             yield (
                 "               Fewer steps help: "
                 f"`hccc synth CLUSTER --collective {op} -b {self.gap.run.size}` looks for some"
             )
 
+    @property
+    def _latency(self) -> float:
+        """The µs of latency on the critical path."""
+        return self.path.get("latency", 0.0)
+
     def _weighed(self, tuned: Tuned) -> Iterator[str]:
+        taken = report.what_blocks_take(self.gap.run.machine.topology)
         yield "  chosen"
-        yield from (f"    {line}" for line in report.range_lines(tuned, self.plans))
+        yield from (f"    {line}" for line in report.range_lines(tuned, self.plans, taken))
         yield f"  weighed: {report.WEIGHED}"
         yield from (f"    {line}" for line in report.structure_lines(tuned))
 

@@ -274,6 +274,19 @@ def test_it_says_what_nccl_would_take_and_why_it_is_faster(hccc: Hccc) -> None:
     assert "  registered   " in out and "by NCCL with registered buffers, Symmetric RSx" in out
 
 
+def test_fewer_steps_are_advised_only_where_there_can_be_fewer(hccc: Hccc) -> None:
+    """Where flags in the data make NCCL faster, and the path is as short as any."""
+
+    def said(algorithm: str) -> str:
+        at = ("--cluster", "dgx-h100", "-b", "8")
+        return hccc("explain", EXAMPLES / f"{algorithm}.rccl", *at)[1]
+
+    ring, direct = said("ring_allgather"), said("direct_allgather")
+    assert "flags in the data" in ring and "flags in the data" in direct
+    assert "Fewer steps help" in ring
+    assert "Fewer steps help" not in direct
+
+
 def test_a_cluster_is_needed_and_of_the_right_size(hccc: Hccc) -> None:
     code, _, err = hccc("explain", EXAMPLES / "msccl" / "allreduce_ring_n8.xml")
     assert code == 2 and "E424" in err

@@ -8,7 +8,10 @@ import numpy as np
 
 from hccc.driver.tune.tune import Tuned, TunedRange
 from hccc.ir import text as words
+from hccc.ir.topology import Topology
 
+BLOCK = "block"
+_TAKEN = {"nvidia": "SM", "amd": "CU"}
 WEIGHED = "least time in µs of a call (*: chosen, -: not simulated, by its start far slower)"
 
 
@@ -36,10 +39,18 @@ def facts(tuned: Tuned) -> dict[str, object]:
     }
 
 
-def range_lines(tuned: Tuned, names: Sequence[str]) -> Iterator[str]:
+def what_blocks_take(t: Topology | None) -> str:
+    """Returns what each thread block takes of a device of the cluster: an SM, a CU, or, on a CPU,
+    in mixed clusters and on devices that nothing is known of, only itself."""
+    vendors = {device.vendor for device in t.devices} if t else set()
+    return _TAKEN.get(vendors.pop(), BLOCK) if len(vendors) == 1 else BLOCK
+
+
+def range_lines(tuned: Tuned, names: Sequence[str], taken: str) -> Iterator[str]:
     """Yields one line per range of calls out of place (in place, if only those are served).
 
-    names: of the kernels (`Tuned.kernels`); a single name is left out.
+    names: of the kernels (`Tuned.kernels`); a single name is left out; taken: what each thread
+    block takes (`what_blocks_take`).
     """
     kernels = tuned.kernels()
     kind = tuned.ranges[0].in_place
@@ -56,7 +67,7 @@ def range_lines(tuned: Tuned, names: Sequence[str]) -> Iterator[str]:
             if len(names) > 1
             else ""
         )
-        line = f"{name}{words.count(blocks, 'SM')}: {tuned.names[structure]}; {cut}"
+        line = f"{name}{words.count(blocks, taken)}: {tuned.names[structure]}; {cut}"
         yield f"{f'from {words.size(tuned_range.begin)}':<13} {line}"
 
 

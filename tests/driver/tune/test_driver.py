@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.driver.tune import report
 from hccc.driver.tune.setting import most_blocks
-from hccc.ir.topology import Topology
+from hccc.ir import text as words
+from hccc.ir.topology import Device, Topology, uniform
 from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
 from hccc.sim.machine import prepare
@@ -113,6 +115,22 @@ def test_structures_of_the_same_times_are_one_line_and_the_chosen_are_marked() -
     }
     marked = [line[2:].partition(" (")[0].split("  ")[0] for line in lines if line.startswith("* ")]
     assert marked and set(marked) <= used
+
+
+@pytest.mark.parametrize(
+    ("devices", "taken"),
+    [
+        (("nvidia", "nvidia"), "32 SMs"),
+        (("amd",), "32 CUs"),
+        (("nvidia", "amd"), "32 blocks"),
+        (("any",), "32 blocks"),  # as a profile of a host has it
+        ((), "32 blocks"),
+    ],
+)
+def test_blocks_are_counted_by_what_they_take(devices: tuple[str, ...], taken: str) -> None:
+    known = tuple(Device(vendor=vendor) for vendor in devices)
+    t = replace(uniform(2, 2, 2), devices=known) if known else None
+    assert words.count(32, report.what_blocks_take(t)) == taken
 
 
 def test_algorithms_of_one_name_are_told_apart_by_file() -> None:
