@@ -154,10 +154,10 @@ def library_facts(compiled: Compiled | None) -> dict[str, object]:
 
 
 def _print_library(compiled: Compiled) -> None:
-    from hccc.driver.tune.report import range_lines
+    from hccc.driver.tune.report import range_lines, what_blocks_take
 
     if isinstance(compiled, CompiledProgram) and compiled.tuned is not None:
-        named = "compiled for"
-        for line in range_lines(compiled.tuned, compiled.plan_names()):
+        named, taken = "compiled for", what_blocks_take(compiled.topology)
+        for line in range_lines(compiled.tuned, compiled.plan_names(), taken):
             print(f"  {named:<14} {line}")
             named = ""
