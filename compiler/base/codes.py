@@ -157,6 +157,7 @@ TABLE = (
         "A primitive of a plan combines what it must not: nothing, or one contribution twice.",
     ),
     Code("E307", "A plan does not compute its collective's result."),
+    Code("E308", "A plan of protocol LL could overwrite packets that are not read yet."),
     Code("E310", "A single value of a plan is out of range, or disagrees with the others."),
     Code("E311", "The columns of a plan's tables do not fit together."),
     Code("E312", "An operand of a plan lies outside its buffer, or cannot be used so."),
@@ -185,6 +186,7 @@ TABLE = (
         "Use it as it is, without --reschedule.",
     ),
     Code("E321", "Several algorithms cannot be one library."),
+    Code("E323", "Protocol LL is asked for what it cannot do.", "Leave --protocol at simple."),
     Code(
         "E322",
         "An element would be summed in an order that depends on the size of a call or on the rank.",

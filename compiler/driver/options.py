@@ -16,7 +16,7 @@ from typing import Any
 from hccc.base.diagnostics import UserError, fail, of_command_line
 from hccc.base.sizes import size_of
 from hccc.emit.targets import CPU, CUDA, HIP
-from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Scheduler
+from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Protocol, Scheduler
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
@@ -47,6 +47,7 @@ class PassName(StrEnum):
     DEPEND = "depend"
     SCHEDULE = "schedule"
     LOWER = "lower"
+    PACKETS = "packets"
     FUSE = "fuse"
     PLACE = "place"
     ALLOCATE = "allocate"
@@ -103,6 +104,12 @@ class Options:
     network_lowering: str = _auto_or(
         NetworkLowering,
         "Between memory domains: messages through slots, puts by a proxy, or (auto) the faster.",
+    )
+    protocol: str | None = _one_of(
+        None,
+        tuple(one.value for one in Protocol),
+        "simple (the default): data, then a counter that tells of it. ll: packets, each with a flag, for small "
+        "calls (up to 256 KB) of ranks that share one memory; on the CPU so far.",
     )
     accumulate: str | None = _one_of(
         None,

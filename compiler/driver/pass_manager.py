@@ -18,13 +18,14 @@ from hccc.base.progress import timed
 from hccc.driver.options import Options, PassName
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
-from hccc.ir.choices import Scheduler
+from hccc.ir.choices import Protocol, Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
+from hccc.ir.transport import Transport
 from hccc.passes.allocate import allocate
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
@@ -33,6 +34,7 @@ from hccc.passes.hpds import hpds
 from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
+from hccc.passes.packets import packets
 from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
@@ -134,8 +136,11 @@ def order(dag: Dag, settings: Settings, runner: PassRunner) -> Pipeline:
 def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) -> Plan:
     """Turns tasks into primitives of thread blocks, with buffers, waits and posts."""
     options = settings.options
-    ways = options.transport, options.network_lowering
+    ll = options.protocol == Protocol.LL
+    ways = Transport.STAGED if ll else options.transport, options.network_lowering
     primitives = runner.run(PassName.LOWER, lower, pipeline, *ways)
+    if ll:
+        primitives = runner.run(PassName.PACKETS, packets, primitives, options.transport)
     # Primitives may be merged as long as they have no place in memory.
     fused = runner.run(PassName.FUSE, fuse, primitives, options.fuse)
     placed = runner.run(PassName.PLACE, place, fused)

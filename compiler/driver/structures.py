@@ -15,7 +15,7 @@ from typing import Any
 
 from hccc.driver.options import AUTO
 from hccc.driver.pass_manager import Settings
-from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Protocol, Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
@@ -41,11 +41,13 @@ def start(settings: Settings, tasks: Dag) -> Settings:
     if options.scheduler == AUTO:
         scheduler = Scheduler.LIST if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
         options = replace(options, scheduler=scheduler)
+    most = None
+    if options.protocol == Protocol.LL and options.allocator == AUTO:
+        most = 1  # calls are short: another block would take longer to begin than it saves
+    elif options.max_sms is not None and (settings.topology is None or options.tune == "off"):
+        most = max(1, options.max_sms // tasks.program.channels)
     if options.allocator == AUTO:
         options = replace(options, allocator=ALLOCATORS_TRIED[0])
-    most = None
-    if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
-        most = max(1, options.max_sms // tasks.program.channels)
     if settings.topology is not None and options.network_lowering == AUTO:
         options = replace(options, network_lowering=NETWORK_TRIED[0])
     return replace(settings, options=options, blocks=most)

@@ -31,6 +31,13 @@ class NetworkLowering(StrEnum):
     PUT = "put"
 
 
+class Protocol(StrEnum):
+    """How data and the news of it cross between ranks (kernel-protocol §12)."""
+
+    SIMPLE = "simple"  # data, then a counter
+    LL = "ll"  # packets, each with data and a flag in one
+
+
 class Accumulate(StrEnum):
     """The type in which a primitive adds its sources (kernel-protocol §1): no less than that for
     elements of floats, or the element's own."""

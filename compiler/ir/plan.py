@@ -6,13 +6,15 @@ every micro-batch of a window before the next (ResCCL §3, task-level execution)
 
 A flag is a counter in its rank's memory, one per channel: after micro-batch m its only producer
 stores `base + m + 1`. `waits[i]` are flags of primitive i's own rank, `post_*` flags raised at
-other (or the own) rank. A QUEUE operand implies waiting for and raising its queue's flags.
+other (or the own) rank. A QUEUE operand implies waiting for and raising its queue's flags; in
+protocol LL it is a packet slot, whose packets say themselves that they have come.
 
 Invariants (checked by `proofs/race`, `proofs/deadlock`, `proofs/result` and `plan_check`)
 1. Every flag has exactly one primitive that posts it, and at least one that waits for it.
 2. Operands are inside their buffers; sizes are in chunks, never bytes.
 3. Memory operands are at the primitive's own rank (STAGED), or anywhere (DIRECT).
-4. MIXED: memory that is read is in the primitive's own memory domain. A write into the memory of
+4. LL: the transport is staged, in one memory domain; one window of one micro-batch.
+5. MIXED: memory that is read is in the primitive's own memory domain. A write into the memory of
    another domain is a *network put*: a proxy carries the bytes there from the primitive's first
    memory destination at its own rank; without one, from its only source, at its own rank.
 
@@ -28,7 +30,7 @@ import numpy as np
 from hccc.base.dtypes import OPS, named
 from hccc.base.shown import brief
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
-from hccc.ir.choices import Accumulate
+from hccc.ir.choices import Accumulate, Protocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import (
@@ -92,6 +94,8 @@ class Plan:
     grain: int = GRAIN  # bytes: sets the micro-batch of calls that name none (ir/micro_batch)
     provenance: Provenance | None = None  # how it was made, if known
     reductions: tuple[str, ...] = ()  # one's own, beside those there are: base/reductions
+    protocol: Protocol = Protocol.SIMPLE
+    max_bytes: int = 0  # LL: the largest call, by its largest buffer; 0 for any
 
     def __post_init__(self) -> None:
         for name in (

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.choices import Protocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.limits import MAX_CHANNELS, MAX_RANKS, MAX_WARPS
 from hccc.ir.micro_batch import COARSEST, FINEST
@@ -30,6 +31,7 @@ MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
 MAX_CUSTOM_CHUNKS = 1 << 20
 MAX_IDLE_SLOTS = 1 << 20  # of scratch memory, over all ranks
+MAX_LL_BYTES = 1 << 28  # of a call through packets, whose slots take twice that
 MAX_OPERANDS = 512  # of a primitive: a block keeps their addresses on its stack or in shared memory
 INT = 2**31 - 1  # rows, slots and windows are ints in tables and in generated code
 
@@ -43,6 +45,7 @@ def check(plan: Plan) -> None:
         E316: more than generated code has room for; E318: memory of another memory domain.
     """
     _header(plan)
+    _protocol(plan)
     _rows(plan)
     _columns(plan)
     _limits(plan)
@@ -103,6 +106,23 @@ def _header(plan: Plan) -> None:
         f"collective.n_chunks: {c.n_chunks} is not a multiple of the {blocks} blocks that "
         f"{c.name} has over {c.n_ranks} ranks",
     )
+
+
+def _protocol(plan: Plan) -> None:
+    """Requires of LL what its kernels rely on: all ranks in one memory domain, blocks of one
+    length, one window of one micro-batch, and a largest call."""
+    if plan.protocol is Protocol.SIMPLE:
+        _require(plan.max_bytes == 0, "E310", "max_bytes: the protocol is simple")
+        return
+    staged = plan.transport is Transport.STAGED
+    _require(staged, "E310", "protocol: the transport of ll is staged")
+    _require(not plan.memory_domain.any(), "E310", "protocol: ll has one memory domain")
+    _require(not plan.collective.uneven, "E310", "protocol: ll has blocks of one length")
+    _require(plan.max_window == 1, "E310", "max_window: ll has windows of one micro-batch")
+    fits = 0 < plan.max_bytes <= MAX_LL_BYTES
+    _require(fits, "E310", f"max_bytes: {plan.max_bytes} is not in 1..{MAX_LL_BYTES}")
+    unused = not (plan.queues.data_flag.any() or plan.queues.credit_flag.any())
+    _require(unused, "E314", "queues: in protocol ll they have no flags")
 
 
 def _rows(plan: Plan) -> None:
@@ -381,8 +401,9 @@ def _queues(plan: Plan) -> None:
     _within("E314", "queues.dst", q.dst, plan.n_ranks)
     if (q.src == q.dst).any():
         raise fail("E314", f"queues.dst[{int(np.argmax(q.src == q.dst))}]: a queue to its own rank")
-    _within("E314", "queues.data_flag", q.data_flag, plan.n_flags[q.dst])
-    _within("E314", "queues.credit_flag", q.credit_flag, plan.n_flags[q.src])
+    if plan.protocol is Protocol.SIMPLE:
+        _within("E314", "queues.data_flag", q.data_flag, plan.n_flags[q.dst])
+        _within("E314", "queues.credit_flag", q.credit_flag, plan.n_flags[q.src])
     _require((q.length > 0).all(), "E314", "queues.length: a queue without messages")
     total = int(q.length.sum(dtype=np.int64))
     owner = plan.rank_of()
@@ -408,13 +429,15 @@ def _flags(plan: Plan) -> None:
     _within("E313", "posts.flag", plan.posts.flag, plan.n_flags[plan.posts.rank])
     rank = plan.rank_of()[plan.waits.owner()]
     _within("E313", "waits.index", plan.waits.index, plan.n_flags[rank])
-    ends = len(plan.posts.rank) + 2 * len(plan.queues)
+    flagged = plan.protocol is Protocol.SIMPLE
+    ends = len(plan.posts.rank) + 2 * len(plan.queues) * flagged
     total = int(plan.n_flags.sum(dtype=np.int64))
     good = total == ends and (plan.n_flags >= 0).all()
     _require(good, "E313", f"n_flags: {total} flags, but {ends} are raised")
     base = np.cumsum(plan.n_flags, dtype=np.int64) - plan.n_flags
     q = plan.queues
     of_queues = np.concatenate([base[q.dst] + q.data_flag, base[q.src] + q.credit_flag])
+    of_queues = of_queues[: len(of_queues) * flagged]
     raised = np.concatenate([base[plan.posts.rank] + plan.posts.flag, of_queues])
     times = np.bincount(raised, minlength=total)
     if (times > 1).any():

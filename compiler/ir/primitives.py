@@ -24,6 +24,7 @@ from enum import IntEnum
 import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, entries, frozen
+from hccc.ir.choices import Protocol
 from hccc.ir.dag import Dag
 from hccc.ir.transport import Transport as Transport
 
@@ -35,7 +36,7 @@ class Buffer(IntEnum):
     OUTPUT = 1  # receive buffer
     SCRATCH = 2  # hccc's own memory
     STAGE = 3  # the send buffer out of place, a copy of it in scratch in place
-    QUEUE = 4  # rank is the queue's id, slot the message's index in it
+    QUEUE = 4  # rank is the queue's id, slot the message's index in it; LL: a packet slot each
     VALUE = 5  # the chunk's current value; slot is the chunk
     START = 6  # the chunk as it was at the start; slot is the chunk
 
@@ -67,7 +68,8 @@ class Queues:
     """Queue q carries `length[q]` messages a micro-batch from src to dst.
 
     `data_flag` counts messages sent (in dst's memory), `credit_flag` messages consumed (in
-    src's memory). All i4[Q].
+    src's memory). All i4[Q]. In protocol LL there are no counters, and both columns are 0: every
+    message has a packet slot of its own in dst's memory.
     """
 
     src: I4
@@ -138,6 +140,7 @@ class Primitives:
     queues: Queues
     scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank: received ones, then `place`'s
     stage_slots: I4  # i4[n_ranks], chunks of staged send buffer at each rank; set by `place`
+    protocol: Protocol = Protocol.SIMPLE
 
     def __post_init__(self) -> None:
         for name in ("owner", "chunk", "sub", "scratch_slots", "stage_slots"):
@@ -150,9 +153,9 @@ class Primitives:
 
 
 def memory_domain(p: Primitives) -> I4:
-    """Returns the memory domain of every rank, as the Plan has it: i4[n_ranks]; direct is one
-    host."""
-    if p.transport is Transport.DIRECT:
+    """Returns the memory domain of every rank, as the Plan has it: i4[n_ranks]; direct and LL are
+    one host."""
+    if p.transport is Transport.DIRECT or p.protocol is Protocol.LL:
         return np.zeros(p.dag.program.collective.n_ranks, np.int32)
     return p.dag.topology.dense_memory_domain()
 

@@ -28,7 +28,7 @@ from hccc.analysis.grouping import transpose
 from hccc.analysis.queue_classes import any_window
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1, Csr
-from hccc.ir.choices import Fusion
+from hccc.ir.choices import Fusion, Protocol
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes.contract import contract, writers
 from hccc.passes.queue_order import reordered, used_twice
@@ -43,17 +43,20 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     "auto" estimates all three with a thread block per connection and takes the one with the least
     memory traffic among those about as fast as the fastest (`least_traffic`). Staged primitives are
     returned as they are: ResCCL and MSCCL run them one by one, and a queue's two ends must keep
-    their message order. O(primitives + dependencies), plus sorts.
+    their message order. Packet slots have no such order, and calls are short: there "auto" is
+    "full". O(primitives + dependencies), plus sorts.
     """
-    if level == Fusion.NONE or p.transport is Transport.STAGED or not len(p):
+    packets = p.protocol is Protocol.LL
+    staged = p.transport is Transport.STAGED and not packets
+    if level == Fusion.NONE or staged or not len(p):
         return p
-    if len(p.queues):
+    if len(p.queues) and not packets:
         return _mixed(p, level)
     chained = chains(p)
     if level == Fusion.REDUCE:
         return chained
     full = _results(_multi_puts(chained))
-    return full if level == Fusion.FULL else least_traffic([p, chained, full])
+    return full if level == Fusion.FULL or packets else least_traffic([p, chained, full])
 
 
 def _mixed(p: Primitives, level: str) -> Primitives:

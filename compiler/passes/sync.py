@@ -21,10 +21,13 @@ from hccc.analysis.waits import messages
 from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
-from hccc.ir.choices import Accumulate
+from hccc.ir.choices import Accumulate, Protocol
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
+
+
+LL_BYTES = 256 << 10  # the largest call through packets: more moves faster by itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +85,11 @@ def sync(
     p, program = blocks.primitives, blocks.primitives.dag.program
     order = _number(p, blocks.tb, program.collective.n_ranks)
     waits, posts, n_flags = _flags(p, order, _flagged(p, order, _edges(p, order)))
-    queues, n_flags = _queue_flags(p.queues, n_flags)
+    if p.protocol is Protocol.LL:  # a packet says itself that it has come
+        none = np.zeros(len(p.queues), np.int32)
+        queues = replace(p.queues, data_flag=none, credit_flag=none)
+    else:
+        queues, n_flags = _queue_flags(p.queues, n_flags)
     line = np.zeros(len(p), np.int32)
     has = p.tasks.counts() > 0
     line[has] = program.transfers["line"][p.tasks.index[p.tasks.ptr[:-1][has]]]
@@ -114,6 +121,9 @@ def sync(
         stage_slots=p.stage_slots,
         queues=queues,
         accumulate=accumulate,
+        protocol=p.protocol,
+        max_window=int(p.protocol is Protocol.LL),
+        max_bytes=LL_BYTES if p.protocol is Protocol.LL else 0,
     )
 
 

@@ -1,7 +1,7 @@
 """deadlock: a Plan never hangs, for every window and message size (kernel-protocol §5).
 
 Direct: waits are on monotone facts, so a Plan hangs exactly when program order and waits form a
-cycle. With queues, a send and its receive are one node; if that contracted graph is acyclic and
+cycle. In protocol LL sends never wait either, since `reuse` shows that their slots are free. With queues, a send and its receive are one node; if that contracted graph is acyclic and
 both ends of every queue serve it in the same order, one slot is enough for any message.
 """
 
@@ -14,6 +14,7 @@ from hccc.analysis.queue_classes import stuck_for_long
 from hccc.analysis.waits import enforced, messages, name
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr
+from hccc.ir.choices import Protocol
 from hccc.ir.plan import Plan
 from hccc.proofs.fifo import passes
 from hccc.proofs.proof import Proof
@@ -32,7 +33,7 @@ def deadlock(plan: Plan) -> Proof:
     order = execution_order(plan, waits)
     if len(order) != len(plan):
         raise _circle(plan, waits, order)
-    if len(plan.queues):
+    if len(plan.queues) and plan.protocol is Protocol.SIMPLE:
         _queues_in_order(plan)
         if plan.max_window == 1:
             _one_tile(plan, waits)

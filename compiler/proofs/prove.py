@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from hccc.base.interruptible import interruptible
 from hccc.ir import plan_check
+from hccc.ir.choices import Protocol
 from hccc.ir.plan import Plan
 from hccc.proofs.deadlock import deadlock
 from hccc.proofs.proof import Proof
 from hccc.proofs.race import race
 from hccc.proofs.result import result
+from hccc.proofs.reuse import reuse
 
 
 @interruptible
@@ -24,4 +26,6 @@ def check_plan(plan: Plan) -> tuple[Proof, ...]:
 
 def prove(plan: Plan) -> tuple[Proof, ...]:
     """Proves a well-formed Plan; the proofs index memory with its numbers unchecked."""
-    return (deadlock(plan), race(plan), result(plan))
+    hangs = deadlock(plan)
+    again = (reuse(plan),) if plan.protocol is Protocol.LL else ()
+    return (hangs, *again, race(plan), result(plan))

@@ -1,0 +1,54 @@
+"""packets: staged Primitives → protocol LL, in which every message is packets with flags of their own.
+
+A message needs no counter and no free slot: it has a packet slot of its own at the receiver, of two
+parities (`proofs/reuse` shows that this is enough), so a send never waits. Data of a rank's own
+goes out before it waits for others': primitives are sorted by the number of ranks that their data
+has passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hccc.base.diagnostics import fail
+from hccc.base.jit.compiled import njit
+from hccc.ir.arrays import I4, I8
+from hccc.ir.choices import Protocol
+from hccc.ir.primitives import Primitives
+from hccc.ir.transport import Transport
+from hccc.passes.reorder import reorder
+
+
+def packets(p: Primitives, transport: Transport = Transport.AUTO) -> Primitives:
+    """Returns staged primitives in protocol LL. O(primitives + dependencies), and a sort.
+
+    transport: as it was asked for; direct states that all ranks share one memory.
+
+    Raises:
+        UserError: E323 for what LL cannot do.
+    """
+    if transport is Transport.STAGED:
+        message = "--transport staged: its queues are not those of --protocol ll, which has packets"
+        raise fail("E323", message, help="leave one of the two out")
+    one_host = transport is Transport.DIRECT or not np.ptp(p.dag.topology.memory_domain)
+    if not one_host:
+        message = "--protocol ll: ranks of several memory domains, between which LL does not send"
+        help = "--transport direct, if all ranks share one memory; else --protocol simple"
+        raise fail("E323", message, help=help)
+    if p.dag.program.collective.uneven:
+        message = f"--protocol ll: {p.dag.program.collective.name} has blocks of many lengths"
+        raise fail("E323", message, help="leave --protocol at simple")
+    order = np.argsort(_hops(p.owner, p.deps.ptr, p.deps.index), kind="stable")
+    return replace(reorder(p, order.astype(np.int32)), protocol=Protocol.LL)
+
+
+@njit
+def _hops(owner: I4, ptr: I8, pred: I4) -> I4:
+    """Returns the most ranks that each primitive waits for, one after the other: i4[n]."""
+    hops = np.zeros(len(owner), np.int32)
+    for i in range(len(owner)):
+        for k in range(ptr[i], ptr[i + 1]):
+            hops[i] = max(hops[i], hops[pred[k]] + (owner[pred[k]] != owner[i]))
+    return hops
