@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 9  # HCCC_ABI
+ABI = 10  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):

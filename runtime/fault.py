@@ -26,6 +26,7 @@ class WaitKind(IntEnum):
     NO_PROXY = 11
     UNMAPPED = 12
     OTHER_CALL = 13
+    PACKET = 14
 
 
 _WAITED_FOR = {
@@ -38,6 +39,7 @@ _WAITED_FOR = {
     WaitKind.FINISHED: "block {} of its rank to finish",
     WaitKind.DONE: "rank {} to finish the launch",
     WaitKind.PROXY: "its proxy to carry what is for rank {}",
+    WaitKind.PACKET: "packets of rank {}",
 }
 # What ends a launch without a wait.
 _REASONS = {
@@ -81,7 +83,8 @@ class LaunchFault:
     def __str__(self) -> str:
         place = f"rank {self.rank}, thread block {self.thread_block}, channel {self.channel}"
         if self.primitive is not None:
-            place += f", primitive {self.primitive}, micro-batch {self.micro_batch}"
+            batch = "packet slot" if self.kind is WaitKind.PACKET else "micro-batch"
+            place += f", primitive {self.primitive}, {batch} {self.micro_batch}"
         if reason := _REASONS.get(self.kind):
             return f"{place} {reason.format(self.flag)}"
         waited = _WAITED_FOR[self.kind].format(self.flag)

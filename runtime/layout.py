@@ -15,11 +15,17 @@ import numpy as np
 
 from hccc.base import dtypes
 from hccc.ir.collective import Collective
-from hccc.ir.kernel_shape import KernelShape, kernel_shape
+from hccc.ir.kernel_shape import (
+    ALIGNMENT,
+    LINE,
+    LINE_DATA,
+    KernelShape,
+    kernel_shape,
+    round_up,
+)
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES, default_micro_batch
 from hccc.ir.plan import Plan
 
-ALIGNMENT = 16
 FLAG_STRIDE = 128
 PEER = 24  # bytes of hccc_peer
 LARGEST_MICRO_BATCH = 1 << 30
@@ -31,11 +37,6 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
     dtype.name: np.dtype(getattr(np if hasattr(np, dtype.numpy) else ml_dtypes, dtype.numpy))
     for dtype in dtypes.ALL
 }
-
-
-def round_up(n: int, to: int) -> int:
-    """Returns the smallest multiple of `to` that is at least `n`."""
-    return (n + to - 1) // to * to
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class LayoutShape(KernelShape):
         wanted = micro_batch if micro_batch > 0 else default_micro_batch(part * size, self.grain)
         wanted = min(wanted, LARGEST_MICRO_BATCH)
         micro = min(round_up(wanted, ALIGNMENT) // size, part)
+        if self.packets:
+            micro = part
         return CallSizes(part, micro, -(-part // micro) if micro else 0)
 
     def scratch_bytes(self, count: int, size: int, micro_batch: int = 0) -> int:
@@ -71,12 +74,14 @@ class LayoutShape(KernelShape):
         """Names the number of a launch that does not fit its type; None where hccc_fits accepts
         it."""
         s = self.sizes(count, size, micro_batch)
+        lines = -(-s.part * size // LINE_DATA)
         most = MOST_QUEUED_BATCHES if self.queues else MOST_BATCHES
         furthest = (MOST_USER_BLOCKS * count + self.sub * self.channels * s.part) * size
         for what, value, limit in (
             ("micro-batches in a part of a chunk", s.batches, most),
             (f"bytes in a buffer of {MOST_USER_BLOCKS:,} blocks", furthest, MOST_BYTES),
             ("bytes of scratch", self.scratch_bytes(count, size, micro_batch), MOST_BYTES),
+            *([("packets in a part of a chunk", lines, self.lines)] if self.packets else []),
         ):
             if value > limit:
                 return f"{value:,} {what}, more than the {limit:,} that a launch may have"
@@ -123,9 +128,14 @@ class LayoutShape(KernelShape):
         return self.state_at + self.blocks * self.channels
 
     @property
-    def flag_bytes(self) -> int:
-        """Bytes of one rank's flags."""
+    def packets_at(self) -> int:
+        """Where packet slots begin, in bytes."""
         return self.peers_at * FLAG_STRIDE + round_up(self.ranks * PEER, FLAG_STRIDE)
+
+    @property
+    def flag_bytes(self) -> int:
+        """Bytes of one rank's flags, and of its packet slots of both parities."""
+        return self.packets_at + 2 * self.channels * self.packets * self.lines * LINE
 
 
 def shape_of(plan: Plan) -> LayoutShape:

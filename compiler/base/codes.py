@@ -186,12 +186,12 @@ TABLE = (
         "Use it as it is, without --reschedule.",
     ),
     Code("E321", "Several algorithms cannot be one library."),
-    Code("E323", "Protocol LL is asked for what it cannot do.", "Leave --protocol at simple."),
     Code(
         "E322",
         "An element would be summed in an order that depends on the size of a call or on the rank.",
         "Sum all chunks alike, at one rank; or leave out --deterministic.",
     ),
+    Code("E323", "Protocol LL is asked for what it cannot do.", "Leave --protocol at simple."),
     Code(
         "E330", "The text of a reduction of one's own is none, or has a name that it cannot have."
     ),

@@ -75,10 +75,10 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
     help="Of msccl-xml: Azure's executor and RCCL, or microsoft/msccl.",
 )
 @click.option(
-    "--protocol",
+    "--xml-protocol",
     type=click.Choice(tuple(PROTOCOLS)),
     default="Simple",
-    help="Of msccl-xml: its FIFOs bound the message size.",
+    help="Of msccl-xml: the protocol whose FIFOs bound the message size.",
 )
 @click.option(
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
@@ -113,7 +113,7 @@ def compile_command(
     target: tuple[str, ...],
     emit: str | None,
     dialect: str,
-    protocol: str,
+    xml_protocol: str,
     calls: str,
     name: str,
     page: Path | None,
@@ -158,7 +158,7 @@ def compile_command(
         if notes:
             click.echo(f"note: {'; '.join(notes)}", err=True)
     if emit:
-        _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
+        _emit(compiled, emit, output, (dialect, xml_protocol, CALLS[calls]))
     elif as_json:
         from hccc.driver.facts import compiled_facts, file_facts, validated_facts
 
@@ -200,7 +200,7 @@ def _for_msccl(how: CommandOptions) -> CommandOptions:
 def _check_unused(emit: str | None) -> None:
     """Refuses options of an output that is not the one asked for."""
     if emit != "msccl-xml":
-        refuse(given("dialect", "protocol"), "it is of --emit=msccl-xml", "leave it out")
+        refuse(given("dialect", "xml_protocol"), "it is of --emit=msccl-xml", "leave it out")
     if emit not in ("msccl-xml", "mscclpp-json"):
         refuse(given("calls"), "it is of --emit=msccl-xml and mscclpp-json", "leave it out")
     if emit:

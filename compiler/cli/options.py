@@ -249,7 +249,10 @@ CALL = (
 
 
 def call_options(command: Command) -> Command:
-    """Adds the options of a simulated call: the fields of `predict.Call`."""
+    """Adds the options of a simulated call: the fields of `predict.Call`. Its protocol, which may be
+    one that no kernels have, takes the place of a compilation's."""
+    own: Any = command
+    own.__click_params__ = [p for p in own.__click_params__ if p.name != "protocol"]
     for option in reversed(_CALL):
         command = option(command)
     return command
@@ -273,6 +276,8 @@ def command_options(options: dict[str, Any], *, prove: bool = True) -> CommandOp
     if [str(options["cluster"]), *map(str, algorithms)].count("-") > 1:
         raise fail("E415", "`-` is given twice, and stdin is read once", help="give a file")
     own = {f.name: options[f.name] for f in selectable()}
+    if own["protocol"] in PROTOCOLS:
+        del own["protocol"]  # a simulated call's
     own["transport"] = Transport[own["transport"].upper()]
     return CommandOptions(
         Options(**own, prove=prove),

@@ -49,6 +49,7 @@ class PassName(StrEnum):
     LOWER = "lower"
     PACKETS = "packets"
     FUSE = "fuse"
+    ONE_SHOT = "one_shot"
     PLACE = "place"
     ALLOCATE = "allocate"
     SYNC = "sync"
@@ -109,7 +110,7 @@ class Options:
         None,
         tuple(one.value for one in Protocol),
         "simple (the default): data, then a counter that tells of it. ll: packets, each with a flag, for small "
-        "calls (up to 256 KB) of ranks that share one memory; on the CPU so far.",
+        "calls (up to 64 KB) of ranks that share one memory; on the CPU so far.",
     )
     accumulate: str | None = _one_of(
         None,

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from hccc.base.diagnostics import InternalError, UserError
 from hccc.base.progress import timed
-from hccc.driver.options import Options, PassName
+from hccc.driver.options import AUTO, Options, PassName
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
 from hccc.ir.choices import Protocol, Scheduler
@@ -34,6 +34,7 @@ from hccc.passes.hpds import hpds
 from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
+from hccc.passes.one_shot import one_shot
 from hccc.passes.packets import packets
 from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
@@ -143,6 +144,8 @@ def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) ->
         primitives = runner.run(PassName.PACKETS, packets, primitives, options.transport)
     # Primitives may be merged as long as they have no place in memory.
     fused = runner.run(PassName.FUSE, fuse, primitives, options.fuse)
+    if ll and options.fuse == AUTO:
+        fused = runner.run(PassName.ONE_SHOT, one_shot, fused)
     placed = runner.run(PassName.PLACE, place, fused)
     # Thread blocks last: which primitives share one decides which waits are needed.
     blocks = runner.run(PassName.ALLOCATE, allocate, placed, options.allocator, settings.blocks)

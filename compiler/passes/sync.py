@@ -27,7 +27,7 @@ from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain, net
 from hccc.ir.ranks import rank_distance
 
 
-LL_BYTES = 256 << 10  # the largest call through packets: more moves faster by itself
+LL_BYTES = 64 << 10  # the largest call through packets: more moves faster by itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,11 +4,12 @@ A rank's launches with data are numbered, its epochs; those of one number take t
 those of every second number before. So a sender w that begins epoch e + 2 overwrites what its
 receiver r got in epoch e. It may, if r has left e: if r had begun e + 1, since a rank leaves one
 launch before it begins the next. And w knows that r had, if in e + 1 it waited for anything that r
-sends there, or that somebody sends who waited for r, and so on: packets are of one epoch only, and
-each is sent in every launch, an empty one where there is no data.
+sends there, or that somebody sends who waited for r, and so on: packets are of one epoch only.
 
 So for every connection w → r there must be a path through program order and waits from some
-primitive of r to one of w. The other proofs of a launch then hold for each of them by itself.
+primitive of r to one of w. Only the first chunk of a block has data in every launch that has any;
+messages of the others, and of all channels but one, do not count. The other proofs of a launch then
+hold for each of them by itself.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.execution_order import execution_order
-from hccc.analysis.waits import enforced
+from hccc.analysis.grouping import graph
+from hccc.analysis.waits import by_flag, by_queue, enforced
 from hccc.base.diagnostics import fail
 from hccc.base.jit.compiled import njit
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.plan import Plan
 from hccc.proofs.proof import Proof
 
@@ -34,8 +36,8 @@ def reuse(plan: Plan) -> Proof:
     Raises:
         UserError E308: a rank sends to one that it never hears of within a launch.
     """
-    waits, rank = enforced(plan), plan.rank_of()
-    order = execution_order(plan, waits)
+    rank, order = plan.rank_of(), execution_order(plan, enforced(plan))
+    waits = _certain(plan)
     first = np.zeros(len(plan) + 1, np.bool_)
     first[plan.tb_ptr] = True
     q = plan.queues
@@ -56,6 +58,15 @@ def reuse(plan: Plan) -> Proof:
         )
     slots = {"packet slots": int(q.length.sum()), "connections": len(q)}
     return Proof("reuse", "no packet is overwritten before it is read", dict(slots))
+
+
+def _certain(plan: Plan) -> Csr:
+    """Returns for every primitive those that it waits for in every launch with data."""
+    row, pred = by_flag(plan)
+    receiver, sender = by_queue(plan)
+    sent = plan.length_index()[receiver] == 0
+    rows, preds = np.concatenate([row, receiver[sent]]), np.concatenate([pred, sender[sent]])
+    return graph(rows, preds, len(plan))
 
 
 @njit

@@ -38,6 +38,8 @@ KINDS = (
     "hccc_recv",
     "hccc_send",
     "hccc_send_far",
+    "hccc_packets_in",
+    "hccc_packets_out",
 )
 MEMORY = 3  # columns of an operand that memory has
 LEAST_OPERANDS = 254  # ranks from which HCCC_OPERANDS is 512 where it is not defined (gpu_body.h)

@@ -16,6 +16,7 @@ from hccc.base.reductions.expression import Expression
 from hccc.base.reductions.parse import own
 from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.choices import Protocol
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -23,11 +24,8 @@ from hccc.validate import library_facts
 
 WARP = 32  # threads
 OPERAND_CELLS = 8
-RECV, SEND, SEND_FAR = (
-    4,
-    5,
-    6,
-)  # kinds of operands after those in memory, which are numbered as `Buffer`
+# Kinds of operands after those in memory, which are numbered as `Buffer`.
+RECV, SEND, SEND_FAR, PACKETS_IN, PACKETS_OUT = range(4, 9)
 OPERAND = (
     "kind",
     "rank or queue",
@@ -197,6 +195,10 @@ def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
     at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
     q, queues = operands.rank[at], plan.queues
     peer = queues.src if kind == RECV else queues.dst
+    if plan.protocol is Protocol.LL:
+        slot = _packet_slots(plan)[q] + operands.slot[at]
+        rows[at, :3] = _rows(np.full(len(q), kind + PACKETS_IN - RECV), peer[q], slot)
+        return rows
     here = places_among(queues.dst)  # queues are numbered at their receivers
     flags = (queues.data_flag[q], queues.credit_flag[q])
     rows[at, 0] = kind
@@ -208,6 +210,17 @@ def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
         far = network[q]
         rows[at[far], 0], rows[at[far], -1] = SEND_FAR, own[q[far]]
     return rows
+
+
+def _packet_slots(plan: Plan) -> I8:
+    """Returns the slot of each queue's first message: at each receiver those of the rank after it
+    come first, then of the next, and of one sender those of the first queue. i8[Q]"""
+    first = np.zeros(len(plan.queues), np.int64)
+    q, used = plan.queues, np.zeros(plan.n_ranks, np.int64)
+    for k in sorted(range(len(q)), key=lambda k: (q.src[k] - q.dst[k]) % plan.n_ranks):
+        first[k] = used[q.dst[k]]
+        used[q.dst[k]] += q.length[k]
+    return first
 
 
 def _neighbours(plan: Plan) -> I4:

@@ -111,6 +111,7 @@ std::string waited_for(const hccc_fault &fault) {
     case HCCC_WAIT_GO: return "its rank's first thread block to let it start";
     case HCCC_WAIT_FINISHED: return text_of("block %d of its rank to finish", fault.flag);
     case HCCC_WAIT_DONE: return text_of("rank %d to finish the call", fault.flag);
+    case HCCC_WAIT_PACKET: return text_of("packets of rank %d", fault.flag);
     case HCCC_WAIT_PROXY: return text_of("its proxy to carry what is for rank %d", fault.flag);
     default: return "nothing";
   }
@@ -122,7 +123,9 @@ std::string description(const hccc_fault &fault) {
   std::string place = text_of("rank %d, thread block %d, channel %d", fault.rank, fault.thread_block,
                               fault.channel);
   if (fault.primitive >= 0)
-    place += text_of(", primitive %d, micro-batch %u", fault.primitive, fault.micro_batch);
+    place += text_of(", primitive %d, %s %u", fault.primitive,
+                     fault.kind == HCCC_WAIT_PACKET ? "packet slot" : "micro-batch",
+                     fault.micro_batch);
   switch (fault.kind) {
     case HCCC_NOT_IN_WINDOW: return place + " has a buffer that peers touch and cannot reach";
     case HCCC_OTHER_CALL: return place + text_of(" meets rank %d, which makes another call", fault.flag);

@@ -69,7 +69,7 @@ def test_both_dialects_and_what_they_serve(xml: Path) -> None:
         *STAGED,
         "--calls",
         "out-of-place",
-        "--protocol",
+        "--xml-protocol",
         "LL",
     )
     assert 'proto="LL"' in text and 'inplace="0"' in text

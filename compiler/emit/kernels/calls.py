@@ -12,6 +12,8 @@ import numpy as np
 
 from hccc.emit.kernels.network_parts import NetworkParts, network_parts
 from hccc.ir.arrays import I4, I8, places_among
+from hccc.ir.choices import Protocol
+from hccc.ir.kernel_shape import packet_slots
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
 
@@ -54,13 +56,16 @@ def parameters_of(call: KernelCall) -> Iterator[KernelParameter]:
 
 def caller(plan: Plan) -> Caller:
     """Returns the Caller of `plan`."""
-    return Caller(plan, plan.rank_of(), places_among(plan.queues.dst), network_parts(plan))
+    number = places_among(plan.queues.dst)
+    if plan.protocol is Protocol.LL:
+        number = packet_slots(plan)[0]
+    return Caller(plan, plan.rank_of(), number, network_parts(plan))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caller:
     """Makes the calls of one plan. rank: i4[P]; queue: i8[Q], the number of each queue among those
-    of its receiver."""
+    of its receiver, in protocol LL of its first packet slot."""
 
     plan: Plan
     rank: I4
@@ -155,6 +160,11 @@ class Caller:
 
     def _message(self, function: str, queue: I4, message_index: I4) -> KernelCall:
         q = self.plan.queues
+        if self.plan.protocol is Protocol.LL:
+            slot = KernelParameter("slot", self.queue[queue] + message_index)
+            if function == "hccc_recv":
+                return KernelCall("hccc_packets_in", ("b", _peer(q.src[queue]), slot))
+            return KernelCall("hccc_packets_out", ("b", _peer(q.dst[queue]), slot))
         head = ("b", KernelParameter("queue", self.queue[queue]))
         index = KernelParameter("turn", message_index.astype(np.int64))
         length = KernelParameter("length", q.length[queue].astype(np.int64))

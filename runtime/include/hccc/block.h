@@ -7,7 +7,8 @@
 
 constexpr hccc_shape hccc_this_shape = {HCCC_RANKS, HCCC_SUB,     HCCC_CHANNELS, HCCC_BLOCKS,
                                         HCCC_FLAGS, HCCC_SCRATCH, HCCC_STAGE,    HCCC_QUEUES,
-                                        HCCC_SENDS, HCCC_SLOTS,   HCCC_GRAIN};
+                                        HCCC_SENDS, HCCC_SLOTS,   HCCC_GRAIN,
+                                        HCCC_PACKETS, HCCC_LINES};
 
 static_assert((HCCC_SLOTS & (HCCC_SLOTS - 1)) == 0, "slots of a queue must be a power of two");
 static_assert(1LL * HCCC_BLOCKS * HCCC_CHANNELS <= HCCC_MOST_BLOCKS,
@@ -24,7 +25,19 @@ struct hccc_block {
   unsigned launch;  // this launch's number, from 1
   unsigned m0, m1;  // the window's micro-batches [m0, m1), counted in this launch
   bool stopped;     // the launch is lost: leave without touching anything
+#if HCCC_PACKETS > 0
+  hccc_peer own;    // the buffers of the own rank: no others are touched
+#endif
 };
+
+// Returns the buffers of a rank.
+HCCC_FN const hccc_peer& hccc_peer_of(const hccc_block& b, [[maybe_unused]] int rank) {
+#if HCCC_PACKETS > 0
+  return b.own;
+#else
+  return b.peers[rank];
+#endif
+}
 
 HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
   char* flags = static_cast<char*>(b.p->ranks[rank].flags) + b.p->flags_at;
@@ -73,8 +86,9 @@ HCCC_FN bool hccc_reached(unsigned have, unsigned want) {
   return static_cast<int>(have - want) >= 0;
 }
 
-HCCC_FN bool hccc_arrived(const unsigned* flag, unsigned want) {
-  return hccc_reached(hccc_poll(flag), want);
+HCCC_FN bool hccc_arrived(const unsigned* flag, unsigned want, bool exactly = false) {
+  const unsigned have = hccc_poll(flag);
+  return exactly ? have == want : hccc_reached(have, want);
 }
 
 // The fields of a fault record that depend on the wait.

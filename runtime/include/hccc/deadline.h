@@ -20,11 +20,13 @@ HCCC_FN bool hccc_waits_for_start(int kind) {
   return kind == HCCC_WAIT_READY || kind == HCCC_WAIT_GO;
 }
 
-// Returns the limit of a wait, in ticks. Waits for whole blocks last a little longer than those for
+// Returns the limit of a wait, in ticks. Where packets are awaited, a rank that has not started looks
+// like one that is slow. Waits for whole blocks last a little longer than those for
 // data, so that the wait that others depend on is the one reported.
 HCCC_FN unsigned long long hccc_limit(const hccc_block& b, int kind) {
-  const unsigned long long limit = hccc_waits_for_start(kind) ? b.p->join_timeout : b.p->timeout;
-  const bool data = kind <= HCCC_WAIT_READY || kind == HCCC_WAIT_PROXY;
+  unsigned long long limit = hccc_waits_for_start(kind) ? b.p->join_timeout : b.p->timeout;
+  if (HCCC_PACKETS > 0 && limit < b.p->join_timeout) limit = b.p->join_timeout;
+  const bool data = kind <= HCCC_WAIT_READY || kind == HCCC_WAIT_PROXY || kind == HCCC_WAIT_PACKET;
   return data || limit == HCCC_FOR_EVER ? limit : limit + limit / 32;
 }
 

@@ -14,6 +14,10 @@
 #ifndef HCCC_UNEVEN  // blocks with lengths of their own; 0: all have `count` elements
 #define HCCC_UNEVEN 0
 #endif
+#ifndef HCCC_PACKETS  // packet slots of a rank, and packets in each; 0: data is followed by counters
+#define HCCC_PACKETS 0
+#define HCCC_LINES 0
+#endif
 #ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached
 #define HCCC_NETWORK 0
 #endif

@@ -2,9 +2,29 @@
 #pragma once
 
 #include "primitive.h"
+#if HCCC_PACKETS > 0
+#include "packets.h"
+#endif
 #if HCCC_NETWORK
 #include "submit.h"
 #endif
+
+#if HCCC_PACKETS > 0
+
+template <int mode, int W, int K, int D, int N>
+HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, K, D, N>& p) {
+  static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
+  const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0;
+  HCCC_TRACED(hccc_span span = hccc_begin_span(b, p.prim, b.m0);)
+  b.stopped = !hccc_await_conditions(b, p, b.m0);
+  if (b.stopped) return;
+  HCCC_TRACED(span.ready();)
+  b.stopped = !hccc_exchange<mode>(b, {p.prim, p.from.item, K, p.to.item, D}, valid);
+  HCCC_TRACED(span.end(b);)
+  if (!b.stopped) hccc_raise_signals<false>(b, p, b.m0);
+}
+
+#else
 
 template <int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, K, D, N>& p) {
@@ -31,6 +51,8 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
 #endif
   }
 }
+
+#endif
 
 template <int mode, int W, int K, int D, int N>
 HCCC_NOINLINE void hccc_execute_body(hccc_block& b, int sub,

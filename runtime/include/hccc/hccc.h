@@ -98,7 +98,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 9 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 10 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -134,7 +134,8 @@ enum hccc_wait_kind {
                           * ring, or one that hccc_check_proxy_ring refuses */
   HCCC_UNMAPPED = 12,    /* no wait: the caller's table has no memory of a rank, flag, that the plan
                           * has in the own memory domain */
-  HCCC_OTHER_CALL = 13   /* no wait: a neighbour, flag, has started a call of another signature */
+  HCCC_OTHER_CALL = 13,  /* no wait: a neighbour, flag, has started a call of another signature */
+  HCCC_WAIT_PACKET = 14  /* packets of a rank, flag, in the packet slot that micro_batch names */
 };
 
 /* Memory of a rank that its peers may touch. base: the caller's address, ignored where only the

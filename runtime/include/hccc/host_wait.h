@@ -4,7 +4,8 @@
 #include "wait_state.h"
 
 static inline bool hccc_wait_over(const hccc_pending_wait& wait) {
-  return static_cast<int>(__atomic_load_n(wait.flag, __ATOMIC_RELAXED) - wait.want) >= 0;
+  const unsigned have = __atomic_load_n(wait.flag, __ATOMIC_RELAXED);
+  return wait.exactly ? have == wait.want : static_cast<int>(have - wait.want) >= 0;
 }
 
 static inline bool hccc_wait_aborted(const hccc_pending_wait& wait) {

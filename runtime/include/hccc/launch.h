@@ -184,6 +184,36 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
   return !hccc_barrier_any(!ok);
 }
 
+#if HCCC_PACKETS > 0
+
+// Where only packets cross between ranks, a block neither meets others when it begins nor when it
+// ends: packets are numbered with their launch, its epoch, which is never 0 and keeps its parity when
+// it wraps. A launch without data has no packets and is not counted.
+HCCC_FN unsigned hccc_next_epoch(unsigned last) { return last + 1 ? last + 1 : 2; }
+
+HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
+  const hccc_state& state = *hccc_state_of(b);
+  b.base = state.base;
+  b.launch = hccc_next_epoch(state.launch);
+  b.own = {local.input, local.output, hccc_scalar_of(local)};
+  hccc_note_begin(b);
+  b.stopped = state.lost || hccc_ld_relaxed(&b.p->fault->claimed);
+}
+
+HCCC_FN void hccc_leave(hccc_block& b, int) {
+  hccc_barrier();
+  if (hccc_thread() != 0) return;
+  hccc_state* state = hccc_state_of(b);
+  if (b.stopped) {
+    state->lost = 1;
+  } else if (b.p->batches) {
+    state->base = b.base + b.p->batches;
+    state->launch = b.launch;
+  }
+}
+
+#else
+
 // With a network these functions are long; without one, calls of them would make kernels spill.
 #if HCCC_NETWORK
 #define HCCC_LAUNCH_FN HCCC_NOINLINE
@@ -223,6 +253,8 @@ HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
   const bool done = !b.stopped && hccc_wait_for_blocks(b) && hccc_finish_together(b);
   if (hccc_thread() == 0 && !done) state->lost = 1;
 }
+
+#endif
 
 // Runs a block. Blocks of a rank are numbered thread block by thread block, channel by channel.
 HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {

@@ -11,6 +11,7 @@
  *               [channels x flags][ready: ranks][done: ranks][extension: ranks][go]
  *               [finished: blocks x channels][state: blocks x channels]
  *               [peers: ranks x hccc_peer, packed]
+ *               [2 parities x channels x packets x lines: 64 bytes each]
  * After a ready counter, in its line, is the notice of the rank that raises it.
  */
 #ifndef HCCC_LAYOUT_H
@@ -32,6 +33,8 @@
 enum {
   HCCC_ALIGNMENT = 16,                 /* bytes of the widest load */
   HCCC_FLAG_STRIDE = 128,              /* bytes between flags: no two share a cache line */
+  HCCC_LINE = 64,                      /* bytes of a packet on the host */
+  HCCC_LINE_DATA = 56,                 /* of them data */
   HCCC_SMALLEST_DEFAULT = 4 << 10,     /* bytes of a micro-batch that the call leaves open */
   HCCC_LARGEST_DEFAULT = 4 << 20,
   HCCC_LARGEST_MICRO_BATCH = 1 << 30,  /* bytes: offsets inside one fit 32 bits */
@@ -48,6 +51,7 @@ enum {
 typedef struct hccc_shape {
   int ranks, sub, channels, blocks, flags, scratch, stage, queues, sends, slots;
   int grain; /* bytes; sets the micro-batch of calls that name none */
+  int packets, lines; /* packet slots of a rank and channel, and the packets of each (packets.h) */
 } hccc_shape;
 
 /* The notice of a rank that starts, to each neighbour: where its buffers are. */
@@ -111,7 +115,7 @@ HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
     micro_batch_bytes = hccc_default_micro_batch(hccc_times(sizes.part, size), shape.grain);
   if (micro_batch_bytes > HCCC_LARGEST_MICRO_BATCH) micro_batch_bytes = HCCC_LARGEST_MICRO_BATCH;
   sizes.micro = hccc_round_up(micro_batch_bytes, HCCC_ALIGNMENT) / size;
-  if (sizes.micro > sizes.part) sizes.micro = sizes.part;
+  if (sizes.micro > sizes.part || shape.packets) sizes.micro = sizes.part;
   sizes.batches = sizes.micro ? (sizes.part + sizes.micro - 1) / sizes.micro : 0;
   return sizes;
 }
@@ -150,13 +154,25 @@ HCCC_BOTH long long hccc_peers_at(hccc_shape s) {
   return hccc_state_at(s) + (long long)s.blocks * s.channels;
 }
 
-/* Returns the bytes of a rank's flags, for messages of any size; -1: too many. */
-HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
+/* Returns where packet slots begin, in bytes, or more than HCCC_MOST_BYTES. */
+HCCC_BOTH long long hccc_packets_at(hccc_shape s) {
   const long long blocks = hccc_times(2LL * s.blocks, s.channels);
   const long long counters = hccc_plus(hccc_ready_at(s) + 3LL * s.ranks + 1, blocks);
   const long long peers = (long long)s.ranks * 24;
-  return hccc_bytes_or_error(hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE),
-                             hccc_round_up(peers, HCCC_FLAG_STRIDE)));
+  return hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE), hccc_round_up(peers, HCCC_FLAG_STRIDE));
+}
+
+/* Returns the bytes of a rank's flags, for messages of any size, and of its packet slots of both
+ * parities; -1: too many. */
+HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
+  const long long slots = hccc_times(2LL * s.channels, s.packets);
+  const long long packets = hccc_times(hccc_times(slots, s.lines), HCCC_LINE);
+  return hccc_bytes_or_error(hccc_plus(hccc_packets_at(s), packets));
+}
+
+/* Returns the packets of 64 bytes that hold so many bytes of data. */
+HCCC_BOTH long long hccc_lines_of(long long bytes) {
+  return (bytes + HCCC_LINE_DATA - 1) / HCCC_LINE_DATA;
 }
 
 /* Returns whether every number of a launch fits its type, and every place can be computed: the last
@@ -166,6 +182,7 @@ HCCC_BOTH int hccc_fits(hccc_shape shape, long long count, int size, long long m
   const int most = shape.queues ? HCCC_MOST_QUEUED_BATCHES : HCCC_MOST_BATCHES;
   const long long chunks = hccc_times((long long)shape.sub * shape.channels, s.part);
   const long long furthest = hccc_plus(hccc_times(HCCC_MOST_USER_BLOCKS, count), chunks);
+  if (shape.packets && hccc_lines_of(hccc_times(s.part, size)) > shape.lines) return 0;
   return s.batches <= most && hccc_times(furthest, size) <= HCCC_MOST_BYTES &&
          hccc_scratch_bytes(shape, count, size, micro_batch_bytes) >= 0;
 }

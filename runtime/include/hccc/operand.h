@@ -4,9 +4,12 @@
 #include "proxy_ring.h"
 #include "types.h"
 
-enum hccc_buffer { HCCC_INPUT, HCCC_OUTPUT, HCCC_IN_SCRATCH, HCCC_IN_STAGE, HCCC_IN_QUEUE };
+enum hccc_buffer {
+  HCCC_INPUT, HCCC_OUTPUT, HCCC_IN_SCRATCH, HCCC_IN_STAGE, HCCC_IN_QUEUE, HCCC_IN_PACKETS
+};
 
-// A chunk of a rank's buffer, in slots; or a queue at its receiver. Its address is computed where
+// A chunk of a rank's buffer, in slots; or a queue at its receiver; or a packet slot of the rank that
+// it is sent to, or, of a source, where the rank is the one that sends. Its address is computed where
 // it is used, so that a long list of operands needs few registers.
 struct hccc_operand {
   hccc_buffer buffer;
@@ -93,6 +96,16 @@ HCCC_FN hccc_operand hccc_stage(const hccc_block&, int rank, int slot) {
   return hccc_chunk_at(HCCC_IN_STAGE, rank, slot);
 }
 
+// Describes a source in a packet slot of the own rank, which `rank` fills.
+HCCC_FN hccc_operand hccc_packets_in(const hccc_block&, int rank, int slot) {
+  return hccc_chunk_at(HCCC_IN_PACKETS, rank, slot);
+}
+
+// Describes a destination in a packet slot of `rank`.
+HCCC_FN hccc_operand hccc_packets_out(const hccc_block&, int rank, int slot) {
+  return hccc_chunk_at(HCCC_IN_PACKETS, rank, slot);
+}
+
 #if HCCC_QUEUES > 0
 
 // Describes a queue by its number at its receiver, where its slots lie. A micro-batch sends
@@ -172,7 +185,7 @@ HCCC_FN long long hccc_slot_at(const hccc_block& b, int queue, unsigned message)
 // multiplied yet, all else what was read from one before.
 HCCC_FN hccc_value hccc_scale_of(const hccc_block& b, const hccc_operand& o) {
   if (o.buffer != HCCC_INPUT) return hccc_value{1};
-  return hccc_dtype::up(hccc_of_bits<hccc_T>(b.peers[o.rank].scalar));
+  return hccc_dtype::up(hccc_of_bits<hccc_T>(hccc_peer_of(b, o.rank).scalar));
 }
 
 // Returns where micro-batch m of an operand begins: this channel's part of its chunk, or a slot of its
@@ -180,7 +193,7 @@ HCCC_FN hccc_value hccc_scale_of(const hccc_block& b, const hccc_operand& o) {
 HCCC_FN hccc_T* hccc_place(const hccc_block& b, const hccc_operand& o, unsigned m) {
   const bool staged = o.buffer == HCCC_IN_STAGE && b.p->in_place;
   const long long batch = static_cast<long long>(m) * b.p->micro;
-  const hccc_peer& peer = b.peers[o.rank];
+  const hccc_peer& peer = hccc_peer_of(b, o.rank);
   void* const* base = o.buffer == HCCC_OUTPUT ? &peer.output : &peer.input;
   long long at;
   if (HCCC_SCRATCH + HCCC_STAGE > 0 && (staged || o.buffer == HCCC_IN_SCRATCH)) {

@@ -3,12 +3,14 @@
 
 #include "deadline.h"
 
-// Waits in this thread until the counter reaches `want`. False: the launch is lost.
+// Waits in this thread until the counter reaches `want`, or a packet's flag is that. False: the
+// launch is lost.
 HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
                        const hccc_cause& cause) {
-  if (!hccc_arrived(flag, want)) {
+  const bool exactly = cause.kind == HCCC_WAIT_PACKET;
+  if (!hccc_arrived(flag, want, exactly)) {
     hccc_pending_wait wait{};
-    wait.flag = flag, wait.want = want, wait.abort = &b.p->fault->claimed;
+    wait.flag = flag, wait.want = want, wait.exactly = exactly, wait.abort = &b.p->fault->claimed;
     wait.limit = hccc_limit(b, cause.kind), wait.period = b.p->period;
     unsigned extension = 0;  // the newest known
     do {
@@ -25,7 +27,7 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
         return false;
       }
       extension = found.extension;
-    } while (!hccc_arrived(flag, want));
+    } while (!hccc_arrived(flag, want, exactly));
   }
   hccc_acquire_polled();
   return true;

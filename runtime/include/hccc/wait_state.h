@@ -11,6 +11,7 @@ enum hccc_wait_state {
 struct hccc_pending_wait {
   const unsigned* flag;
   unsigned want;
+  bool exactly;                      // no later value will do
   const unsigned* abort;             // not 0 once the launch is lost
   unsigned long long limit, period;  // ticks of hccc_clock
   unsigned long long start, polled;  // times; 0 before the first turn

@@ -39,7 +39,8 @@
 // The constants, with the values that the real device.h would have.
 constexpr int hccc_constants[] = {
     HCCC_RANKS,         HCCC_SUB,     HCCC_CHANNELS, HCCC_BLOCKS, HCCC_FLAGS, HCCC_SCRATCH,
-    HCCC_STAGE,         HCCC_QUEUES,  HCCC_SENDS,    HCCC_SLOTS,  HCCC_GRAIN, HCCC_THREADS,
+    HCCC_STAGE,         HCCC_QUEUES,  HCCC_SENDS,    HCCC_SLOTS,  HCCC_GRAIN, HCCC_PACKETS,
+    HCCC_LINES,         HCCC_THREADS,
     HCCC_TOUCHES_PEERS, HCCC_NETWORK, HCCC_UNEVEN,   HCCC_ACCUMULATE,
     HCCC_OPERANDS,      HCCC_INLINE};
 
@@ -137,7 +138,9 @@ HCCC_FN hccc_targets<sizeof...(P)> hccc_posts(P... target) {
   KIND(hccc_send_far,                                                                             \
        (const hccc_block&, int queue, int dst, int turn, int length, int data, int credit,        \
         int own),                                                                                 \
-       queue, dst, turn, length, data, credit, own)
+       queue, dst, turn, length, data, credit, own)                                               \
+  KIND(hccc_packets_in, (const hccc_block&, int rank, int slot), rank, slot)                      \
+  KIND(hccc_packets_out, (const hccc_block&, int rank, int slot), rank, slot)
 
 #define HCCC_KIND(name, parameters, ...) HCCC_IS_##name,
 enum hccc_operand_kind { HCCC_OPERAND_KINDS(HCCC_KIND) };

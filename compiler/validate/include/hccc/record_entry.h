@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
   for (long long plan = 0; plan < hccc_record->blocks; ++plan) {
     const hccc_shape& s = *HCCC_CATALOGUE(_catalogue).shapes[plan];
     hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.channels, s.blocks, s.flags, s.scratch, s.stage,
-                 s.queues, s.sends, s.slots, s.grain, 1);
+                 s.queues, s.sends, s.slots, s.grain, s.packets, s.lines, 1);
   }
   hccc_record_picks();
   hccc_record_names();

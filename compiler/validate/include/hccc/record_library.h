@@ -34,7 +34,7 @@ static void hccc_record_library(bool (*same_launch)(hccc_launch_function*)) {
   for (int k = 0; k < one->catalogue->n_plans; ++k) {
     const hccc_shape& s = *one->catalogue->shapes[k];
     const int values[] = {s.ranks, s.sub,    s.channels, s.blocks, s.flags, s.scratch,
-                          s.stage, s.queues, s.sends,    s.slots,  s.grain};
+                          s.stage, s.queues, s.sends,    s.slots,  s.grain, s.packets, s.lines};
     for (int value : values) hccc_put_fact(value);
   }
   hccc_put_fact(one->catalogue->n_ranges);

@@ -120,7 +120,7 @@ static int hccc_same_sizes(const hccc_shape& shape) {
 static void hccc_record_header() {
   const hccc_shape& s = HCCC_VALIDATED(_shape);
   hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.channels, s.blocks, s.flags, s.scratch, s.stage,
-               s.queues, s.sends, s.slots, s.grain, hccc_same_sizes(s));
+               s.queues, s.sends, s.slots, s.grain, s.packets, s.lines, hccc_same_sizes(s));
   for (int rank = 0; rank < hccc_record->ranks; ++rank)
     hccc_put_row(HCCC_USER_BLOCKS, rank, HCCC_VALIDATED(_input_blocks)(rank),
                  HCCC_VALIDATED(_output_blocks)(rank));
