@@ -249,8 +249,8 @@ CALL = (
 
 
 def call_options(command: Command) -> Command:
-    """Adds the options of a simulated call: the fields of `predict.Call`. Its protocol, which may be
-    one that no kernels have, takes the place of a compilation's."""
+    """Adds the options of a simulated call: the fields of `predict.Call`. Its protocol, which may
+    be one that no kernels have, takes the place of a compilation's."""
     own: Any = command
     own.__click_params__ = [p for p in own.__click_params__ if p.name != "protocol"]
     for option in reversed(_CALL):

@@ -109,8 +109,8 @@ class Options:
     protocol: str | None = _one_of(
         None,
         tuple(one.value for one in Protocol),
-        "simple (the default): data, then a counter that tells of it. ll: packets, each with a flag, for small "
-        "calls (up to 64 KB) of ranks that share one memory; on the CPU so far.",
+        "simple (the default): data, then a counter that tells of it. ll: packets, each with a "
+        "flag, for small calls (up to 64 KB) of ranks that share one memory; on the CPU so far.",
     )
     accumulate: str | None = _one_of(
         None,

@@ -1,7 +1,7 @@
 """one_shot: in protocol LL every rank that wants a sum computes it, instead of one for all.
 
-    before  1: send x to 0        0: x + packets of 1 -> own, packets to 1      1: packets of 0 -> own
-    after   0: send x to 1; 1: send x to 0            0 and 1: x of 0 + x of 1 -> own
+    before  1: send x to 0    0: x + packets of 1 -> own, packets to 1    1: packets of 0 -> own
+    after   0: send x to 1    1: send x to 0    0, 1: x of 0 + x of 1 -> own
 
 A call then takes one hop instead of two, for n/2 times the bytes over n ranks: worth it where calls
 are short. Each rank adds the same terms in the same order, so the bits stay. Done where all of a

@@ -1,4 +1,4 @@
-"""packets: staged Primitives → protocol LL, in which every message is packets with flags of their own.
+"""packets: staged Primitives → protocol LL, whose messages are packets with flags in them.
 
 A message needs no counter and no free slot: it has a packet slot of its own at the receiver, of two
 parities (`proofs/reuse` shows that this is enough), so a send never waits. Data of a rank's own

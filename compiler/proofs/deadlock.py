@@ -1,8 +1,9 @@
 """deadlock: a Plan never hangs, for every window and message size (kernel-protocol §5).
 
 Direct: waits are on monotone facts, so a Plan hangs exactly when program order and waits form a
-cycle. In protocol LL sends never wait either, since `reuse` shows that their slots are free. With queues, a send and its receive are one node; if that contracted graph is acyclic and
-both ends of every queue serve it in the same order, one slot is enough for any message.
+cycle. In protocol LL sends never wait either, since `reuse` shows that their slots are free. With
+queues, a send and its receive are one node; if that contracted graph is acyclic and both ends of
+every queue serve it in the same order, one slot is enough for any message.
 """
 
 from __future__ import annotations

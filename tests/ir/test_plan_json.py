@@ -83,12 +83,12 @@ def test_one_column_a_line() -> None:
 
 def test_the_schema_describes_every_field() -> None:
     schema = schema_of("plan")
-    assert set(schema["properties"]) == {*data_of(), "reductions"}
-    assert set(schema["required"]) == {*data_of(), "reductions"} - {
+    optional = {"reductions", "protocol", "max_bytes"}
+    assert set(schema["properties"]) == {*data_of(), *optional}
+    assert set(schema["required"]) == set(data_of()) - {
         "grain",
         "memory_domain",
         "provenance",
-        "reductions",
         "window",
     }
     for kind in schema["definitions"].values():
@@ -289,7 +289,7 @@ def _integers(kind: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("path", _integers(schema_of("plan")), ids=".".join)
 def test_integers_are_written_as_integers(path: tuple[str, ...]) -> None:
     """JSON Schema takes 2.0 for an integer, and Python takes True for 1."""
-    data = data_of()
+    data = data_of() | {"max_bytes": 0}
     value = data
     for key in path:
         value = value[key]

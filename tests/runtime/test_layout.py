@@ -41,6 +41,9 @@ from hccc.runtime.request import LaunchRequest, deadlines_of, ticks_of
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
 
+LL = LayoutShape(4, 4, 2, 1, 0, 0, 0, 0, 0, 1, 8192, packets=12, lines=147)
+
+
 @pytest.fixture(scope="module")
 def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """Compiles layout.h as plain C, every warning an error."""
@@ -60,11 +63,9 @@ def numbers(
     header: ctypes.CDLL, shape: LayoutShape, count: int, size: int, micro: int
 ) -> list[int]:
     """Returns the numbers that C computes for one launch."""
-    fields = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
-    rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
-    out = (ctypes.c_longlong * 12)()
+    out = (ctypes.c_longlong * 13)()
     header.sizes(
-        (ctypes.c_int * 11)(*fields, *rest),
+        (ctypes.c_int * 13)(*shape.constants().values()),
         ctypes.c_longlong(count),
         ctypes.c_int(size),
         ctypes.c_longlong(micro),
@@ -74,7 +75,7 @@ def numbers(
 
 
 @pytest.mark.parametrize(
-    "shape", [RING, MESH, STAGED, LayoutShape(7, 3, 5, 2, 11, 4, 6, 9, 3, 4, 99_999)], ids=str
+    "shape", [RING, MESH, STAGED, LayoutShape(7, 3, 5, 2, 11, 4, 6, 9, 3, 4, 99_999), LL], ids=str
 )
 def test_sizes_agree(header: ctypes.CDLL, shape: LayoutShape) -> None:
     for count, size, micro in itertools.product(
@@ -96,6 +97,7 @@ def test_sizes_agree(header: ctypes.CDLL, shape: LayoutShape) -> None:
             shape.finished_at,
             shape.state_at,
             shape.peers_at,
+            shape.packets_at,
         ]
 
 
@@ -157,15 +159,15 @@ shapes = st.builds(
     *[large] * 5,
     st.sampled_from([1, 2, 1 << 16, 1 << 30]),
     st.integers(1024, 1 << 30),
+    st.just(0) | large,
+    large,
 )
 counts = st.integers(0, 99) | st.integers(0, 62).map(lambda k: 1 << k) | st.integers(0, 2**63 - 1)
 
 
 def c_shape(shape: LayoutShape) -> ctypes.Array[ctypes.c_int]:
     """Returns the shape as C has it."""
-    first = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
-    rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
-    return (ctypes.c_int * 11)(*first, *rest)
+    return (ctypes.c_int * 13)(*shape.constants().values())
 
 
 def refused(header: ctypes.CDLL, shape: LayoutShape, size: int, **call: float) -> int:

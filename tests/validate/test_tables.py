@@ -11,7 +11,17 @@ import hccc
 from hccc.ir.primitives import Buffer, Transport
 from hccc.validate import tables
 from hccc.validate.recording import WORDS, RecordingOutcome
-from hccc.validate.tables import COLUMNS, CONSTANTS, OF_PRIMITIVES, RECV, SEND, SEND_FAR, expected
+from hccc.validate.tables import (
+    COLUMNS,
+    CONSTANTS,
+    OF_PRIMITIVES,
+    PACKETS_IN,
+    PACKETS_OUT,
+    RECV,
+    SEND,
+    SEND_FAR,
+    expected,
+)
 from tests.emit import plans
 from tests.validate.conftest import TRANSPORTS
 
@@ -51,8 +61,9 @@ def test_kinds_of_operands_are_the_same() -> None:
     begin = text.index("#define HCCC_OPERAND_KINDS")
     kinds = re.findall(r"KIND\((hccc_\w+)", text[begin : text.index("#define HCCC_KIND(")])
     assert kinds[: Buffer.QUEUE] == [f"hccc_{Buffer(b).name.lower()}" for b in range(Buffer.QUEUE)]
-    assert kinds[RECV:] == ["hccc_recv", "hccc_send", "hccc_send_far"]
-    assert (RECV, SEND, SEND_FAR) == (4, 5, 6)
+    packets = ["hccc_packets_in", "hccc_packets_out"]
+    assert kinds[RECV:] == ["hccc_recv", "hccc_send", "hccc_send_far", *packets]
+    assert (RECV, SEND, SEND_FAR, PACKETS_IN, PACKETS_OUT) == (4, 5, 6, 7, 8)
 
 
 def test_every_number_of_a_plan_is_expected() -> None:

@@ -19,6 +19,7 @@ void sizes(const hccc_shape *s, long long count, int size, long long micro, long
   out[9] = hccc_finished_at(*s);
   out[10] = hccc_state_at(*s);
   out[11] = hccc_peers_at(*s);
+  out[12] = hccc_packets_at(*s);
 }
 
 /* Whether a fault that has been reset, whatever was in it, says nothing. */
@@ -66,7 +67,7 @@ int checked_abi(const hccc_shape *s, int which) {
 
 /* What hccc_check_call says of a call of one rank with these tables. */
 int checked_tables(const hccc_comm *comm, const hccc_call *call) {
-  const hccc_shape shape = {2, 1, 1, 1, 0, 0, 0, 0, 0, 1, 4096};
+  const hccc_shape shape = {2, 1, 1, 1, 0, 0, 0, 0, 0, 1, 4096, 0, 0};
   return hccc_check_call(shape, 4, comm, call);
 }
 
@@ -87,7 +88,7 @@ void params_of(const hccc_shape *s, const hccc_comm *comm, const hccc_call *call
 /* The plan that is picked, or minus the status: of calls out of place plan 0, from 100 bytes on plan 1,
  * which has all calls in place. The last range is none: it is not counted. */
 int picked(const hccc_comm *comm, const hccc_call *call, int size) {
-  static const hccc_shape shape = {2, 1, 1, 1, 0, 0, 0, 0, 0, 1, 4096};
+  static const hccc_shape shape = {2, 1, 1, 1, 0, 0, 0, 0, 0, 1, 4096, 0, 0};
   static const hccc_shape *const shapes[] = {&shape, &shape};
   static const hccc_range ranges[] = {{0, 0, 0, 1, 0}, {0, 1, 0, 1, 100}, {1, 1, 0, 1, 0}, {0, 5, 0, 1, 0}};
   const hccc_catalogue catalogue = {2, 3, shapes, ranges};
