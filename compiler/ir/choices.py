@@ -32,7 +32,7 @@ class NetworkLowering(StrEnum):
 
 
 class Protocol(StrEnum):
-    """How data and the news of it cross between ranks (kernel-protocol §12)."""
+    """How data and the news of it cross between ranks (kernel-protocol §14)."""
 
     SIMPLE = "simple"  # data, then a counter
     LL = "ll"  # packets, each with data and a flag in one

@@ -1,15 +1,14 @@
-"""reuse: in protocol LL no packet is overwritten before it is read (kernel-protocol §12).
+"""reuse: in protocol LL no packet is overwritten before it is read (kernel-protocol §14).
 
-A rank's launches with data are numbered, its epochs; those of one number take the same slots as
-those of every second number before. So a sender w that begins epoch e + 2 overwrites what its
-receiver r got in epoch e. It may, if r has left e: if r had begun e + 1, since a rank leaves one
-launch before it begins the next. And w knows that r had, if in e + 1 it waited for anything that r
-sends there, or that somebody sends who waited for r, and so on: packets are of one epoch only.
+A rank's launches are numbered, its epochs, and take the same slots as every second one before. So a
+sender w that begins epoch e + 2 overwrites what its receiver r got in epoch e. It may, if r has left
+e: if r had begun e + 1, since a rank leaves one launch before it begins the next. And w knows that
+r had, if in e + 1 it waited for anything that r sends there, or that somebody sends who waited for
+r, and so on: packets are of one epoch only.
 
 So for every connection w → r there must be a path through program order and waits from some
-primitive of r to one of w. Only the first chunk of a block has data in every launch that has any;
-messages of the others, and of all channels but one, do not count. The other proofs of a launch then
-hold for each of them by itself.
+primitive of r to one of w. Only the first part of a block has packets in every launch; messages of
+the other chunks do not count. The other proofs of a launch then hold for each of them by itself.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def reuse(plan: Plan) -> Proof:
 
 
 def _certain(plan: Plan) -> Csr:
-    """Returns for every primitive those that it waits for in every launch with data."""
+    """Returns for every primitive those that it waits for in every launch."""
     row, pred = by_flag(plan)
     receiver, sender = by_queue(plan)
     sent = plan.length_index()[receiver] == 0

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.dtypes import accumulated
+from hccc.ir.choices import Protocol
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
@@ -159,6 +160,9 @@ class StepMachine:
         for flag in p.waits:
             if self._flag(p.rank, flag, p) <= t.m:
                 return f"flag {flag}"
+        if self.plan.protocol is Protocol.LL:
+            lacks = (a for a in _queued(p.src) if self._slot(a, t) not in self.messages)
+            return next((f"packets in slot {a[2]} of queue {a[0]}" for a in lacks), None)
         for a in _queued(p.src):
             if self._flag(p.rank, int(q.data_flag[a[0]]), p) <= self._number(a, t):
                 return f"a message in queue {a[0]}"
@@ -190,6 +194,8 @@ class StepMachine:
                 self._hand(p, rank, post)
             else:
                 post()
+        if self.plan.protocol is Protocol.LL:
+            return
         for operands, end, flags in ((p.src, q.src, q.credit_flag), (p.dst, q.dst, q.data_flag)):
             for a in _queued(operands):
                 counter = (int(end[a[0]]), int(flags[a[0]]), p.channel)
@@ -234,6 +240,12 @@ class StepMachine:
         length = int(self.plan.queues.length[a[0]])
         return t.first * length + a[2] * (t.last - t.first) + t.m - t.first
 
+    def _slot(self, a: Address, t: Turn) -> tuple[int, int, int]:
+        """Returns the slot of a message: queue, channel and number in them; of packets its own."""
+        number = self._number(a, t)
+        packets = self.plan.protocol is Protocol.LL
+        return a[0], t.p.channel, number if packets else number % self.plan.queue_slots
+
     def _place(self, a: Address, t: Turn, n: int) -> tuple[Cells, slice]:
         """Returns the place of micro-batch `t.m` of an operand."""
         rank, buffer, slot = a
@@ -257,8 +269,7 @@ class StepMachine:
     def _read(self, a: Address, t: Turn, n: int) -> Data:
         if a[1] == Buffer.QUEUE:
             number = self._number(a, t)
-            slot = (a[0], t.p.channel, number % self.plan.queue_slots)
-            found, value = self.messages.get(slot, (-1, np.zeros(0)))
+            found, value = self.messages.get(self._slot(a, t), (-1, np.zeros(0)))
             if n and (found != number or len(value) < n):
                 what = f"primitive {t.p.row} micro-batch {t.m} reads message {number} of"
                 raise Poison(f"{what} queue {a[0]}, whose slot holds nothing of it")
@@ -271,8 +282,7 @@ class StepMachine:
 
     def _write(self, a: Address, t: Turn, value: Data) -> None:
         if a[1] == Buffer.QUEUE:
-            number = self._number(a, t)
-            self.messages[a[0], t.p.channel, number % self.plan.queue_slots] = number, value
+            self.messages[self._slot(a, t)] = self._number(a, t), value
             return
         cells, where = self._place(a, t, len(value))
         cells.data[where] = value

@@ -1022,7 +1022,8 @@ Error Communicator::reason_of(const Called &called) {
   fault.rank = (fault.rank + turn_) % n_ranks_;  // its ranks are the plan's
   if (failure_.code() == hcccSuccess && placed) {
     const bool other = fault.kind == HCCC_OTHER_CALL;
-    const bool late = fault.kind >= HCCC_WAIT_FLAG && fault.kind <= HCCC_WAIT_PROXY;
+    const bool late = fault.kind == HCCC_WAIT_PACKET ||
+                      (fault.kind >= HCCC_WAIT_FLAG && fault.kind <= HCCC_WAIT_PROXY);
     std::string text = description(called) + ": ";
     if (late) text += text_of("timed out after %g s: ", timeout_);
     const std::string who = late ? monitor_->describe_late(called) : "";

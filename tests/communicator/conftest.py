@@ -27,7 +27,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     made: dict[str, Path] = {}
 
     def directory(plan: Plan) -> Path:
-        key = f"{plan.name}_{plan.n_ranks}_{plan.collective.root}_{plan.transport.name}"
+        how = f"{plan.transport.name}_{plan.protocol}"
+        key = f"{plan.name}_{plan.n_ranks}_{plan.collective.root}_{how}"
         if key not in made:
             made[key] = plans.written(plan, tmp_path_factory.mktemp("libraries") / key)
             built(made[key], ["float32", "int32"], ["sum", "max"])

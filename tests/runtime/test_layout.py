@@ -40,7 +40,6 @@ from hccc.runtime.recording import STRIDE
 from hccc.runtime.request import LaunchRequest, deadlines_of, ticks_of
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
-
 LL = LayoutShape(4, 4, 2, 1, 0, 0, 0, 0, 0, 1, 8192, packets=12, lines=147)
 
 

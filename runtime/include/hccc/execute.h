@@ -19,7 +19,7 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
   b.stopped = !hccc_await_conditions(b, p, b.m0);
   if (b.stopped) return;
   HCCC_TRACED(span.ready();)
-  b.stopped = !hccc_exchange<mode>(b, {p.prim, p.from.item, K, p.to.item, D}, valid);
+  b.stopped = !hccc_exchange<mode>(b, {p.prim, p.from.item, K, p.to.item, D}, sub, valid);
   HCCC_TRACED(span.end(b);)
   if (!b.stopped) hccc_raise_signals<false>(b, p, b.m0);
 }

@@ -188,7 +188,7 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
 
 // Where only packets cross between ranks, a block neither meets others when it begins nor when it
 // ends: packets are numbered with their launch, its epoch, which is never 0 and keeps its parity when
-// it wraps. A launch without data has no packets and is not counted.
+// it wraps.
 HCCC_FN unsigned hccc_next_epoch(unsigned last) { return last + 1 ? last + 1 : 2; }
 
 HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
@@ -206,7 +206,7 @@ HCCC_FN void hccc_leave(hccc_block& b, int) {
   hccc_state* state = hccc_state_of(b);
   if (b.stopped) {
     state->lost = 1;
-  } else if (b.p->batches) {
+  } else {
     state->base = b.base + b.p->batches;
     state->launch = b.launch;
   }

@@ -117,6 +117,7 @@ HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
   sizes.micro = hccc_round_up(micro_batch_bytes, HCCC_ALIGNMENT) / size;
   if (sizes.micro > sizes.part || shape.packets) sizes.micro = sizes.part;
   sizes.batches = sizes.micro ? (sizes.part + sizes.micro - 1) / sizes.micro : 0;
+  if (shape.packets) sizes.batches = 1; /* also without data: ranks hear of each other */
   return sizes;
 }
 

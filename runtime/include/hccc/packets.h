@@ -43,17 +43,19 @@ HCCC_FN hccc_line* hccc_slot_of(const hccc_block& b, int rank, int slot) {
   return lines + (half * HCCC_PACKETS + slot) * HCCC_LINES;
 }
 
-// Sends `bytes` from packet `first` of a slot on.
+// Sends `bytes` from packet `first` of a slot on; an empty packet where there are none.
 HCCC_NOINLINE void hccc_send_lines(const hccc_block& b, const hccc_operand& to, long long first,
                                    const unsigned char* from, long bytes) {
   hccc_line* line = hccc_slot_of(b, to.rank, to.slot) + first;
   const unsigned call = hccc_short_signature(b);
-  for (long at = 0; at < bytes; at += HCCC_LINE_DATA, ++line) {
+  long at = 0;
+  do {
     if (bytes - at >= HCCC_LINE_DATA) __builtin_memcpy(line->data, from + at, HCCC_LINE_DATA);
     else __builtin_memcpy(line->data, from + at, static_cast<unsigned long>(bytes - at));
     line->call = call;
     hccc_st_release(&line->flag, b.launch);
-  }
+    at += HCCC_LINE_DATA, ++line;
+  } while (at < bytes);
 }
 
 // Receives what hccc_send_lines sent. False: the launch is lost.
@@ -62,7 +64,8 @@ HCCC_NOINLINE bool hccc_receive_lines(const hccc_block& b, int prim, const hccc_
   const hccc_line* line = hccc_slot_of(b, b.rank, from.slot) + first;
   const unsigned call = hccc_short_signature(b);
   const hccc_cause cause = {HCCC_WAIT_PACKET, from.rank, prim, static_cast<unsigned>(from.slot)};
-  for (long at = 0; at < bytes; at += HCCC_LINE_DATA, ++line) {
+  long at = 0;
+  do {
     if (!hccc_wait(b, &line->flag, b.launch, cause)) return false;
     if (line->call != call && line->call && call) {
       hccc_report(b, 0, 0, {HCCC_OTHER_CALL, from.rank, -1, 0});
@@ -70,7 +73,8 @@ HCCC_NOINLINE bool hccc_receive_lines(const hccc_block& b, int prim, const hccc_
     }
     if (bytes - at >= HCCC_LINE_DATA) __builtin_memcpy(to + at, line->data, HCCC_LINE_DATA);
     else __builtin_memcpy(to + at, line->data, static_cast<unsigned long>(bytes - at));
-  }
+    at += HCCC_LINE_DATA, ++line;
+  } while (at < bytes);
   return true;
 }
 
@@ -116,13 +120,19 @@ HCCC_FN bool hccc_exchange_some(const hccc_block& b, const hccc_exchange_of& e, 
   return true;
 }
 
-// Executes a primitive on the `valid` elements of this channel's part. False: the launch is lost.
+// Executes a primitive on the `valid` elements of this channel's part of chunk `sub` of a block. A
+// part without data has no packets, but the first of all has one in every launch: by that ranks hear
+// of each other, and notice that one makes another call. False: the launch is lost.
 template <int mode>
-HCCC_NOINLINE bool hccc_exchange(const hccc_block& b, const hccc_exchange_of& e, long long valid) {
-  for (long long at = 0; at < valid; at += hccc_exchanged) {
+HCCC_NOINLINE bool hccc_exchange(const hccc_block& b, const hccc_exchange_of& e, int sub,
+                                 long long valid) {
+  if (!valid && (sub || b.channel)) return true;
+  long long at = 0;
+  do {
     const long n = static_cast<long>(valid - at < hccc_exchanged ? valid - at : hccc_exchanged);
     if (!hccc_exchange_some<mode>(b, e, at, n)) return false;
-  }
+    at += hccc_exchanged;
+  } while (at < valid);
   for (int i = 0; b.launch >= 0xfffffffeu && i < e.k; ++i)
     if (e.from[i].buffer == HCCC_IN_PACKETS) hccc_clear_slot(b, e.from[i]);
   return true;
