@@ -12,6 +12,7 @@ from hccc.base.version import __version__
 from hccc.cli.progress import progress as progress
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
+from hccc.driver.options import Options
 from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def cluster_text(compiled: Compiled) -> str | None:
     if compiled.topology is not None:
         return compiled.topology.name or "a cluster"
     made = compiled.plan.provenance
-    off = made is None or made.options.get("tune") == "off"
+    off = made is None or not Options.from_text(made.options).tuned
     if off or not isinstance(compiled, CompiledProgram):
         return None
     return "none: so many transfers are tuned only for a --cluster"
@@ -79,7 +80,7 @@ def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
     return {
         **rows,
         "thread blocks": f"{f['thread_blocks_per_rank']} per rank{each}",
-        "primitives": f"{f['primitives']:,}, {f['transport']}",
+        "primitives": f"{f['primitives']:,}, {'packets' if 'protocol' in f else f['transport']}",
         "connections": between,
         "flags": f"{f['flags_per_rank']} per rank and channel",
         "scratch": f"{count(scratch, 'chunk')} per rank",

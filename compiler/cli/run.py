@@ -162,6 +162,8 @@ def run(
         how = _for_sizes(how, options["minbytes"], options["maxbytes"])
         compiled = load(what, how, cluster or how.where(_target(options["device"])))
     _check_root(root, compiled.plan.collective)
+    if compiled.plan.max_bytes and not given("maxbytes"):
+        options["maxbytes"] = min(options["maxbytes"], compiled.plan.max_bytes)
     from hccc.cli.tables import Table, of_library
     from hccc.launch.measure import RunOptions, measure
     from hccc.launch.tracing import Tracer

@@ -83,7 +83,7 @@ def tuned_for(
     simulate.
     """
     makes = host_cluster if set(targets) == {CPU.name} else common_cluster
-    off = options.tune == "off"
+    off = not options.tuned
     return lambda made: None if off or len(made) > MOST_SCHEDULED else makes(made)
 
 

@@ -102,7 +102,7 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, runner: PassR
         UserError: E410 for options that nothing can serve.
     """
     first = programs[0]
-    if first.settings.topology is None or first.settings.options.tune == "off":
+    if first.settings.topology is None or not first.settings.options.tuned:
         made = _lowered(first, start(first.settings, first.dag), runner)
         kernel = Kernel(made, made.plan.channels)
         return Choice(kernel, made.plan, Catalogue.of(made.plan), (kernel,), None)

@@ -196,7 +196,7 @@ def _check_alike(given: Sequence[Program], options: Options, topology: Topology 
             message = f"{program.call_form_text(other)}, and {program.call_form_text(first)}"
             help = "one library does one collective; give the others a directory each"
             raise fail("E321", message, help=help)
-    if topology is None or options.tune == "off" or options.plans == 1:
+    if topology is None or not options.tuned or options.plans == 1:
         help = "give --cluster, and leave out --tune off and --plans 1"
         raise fail("E321", "several algorithms, and nothing to choose among them by", help=help)
 

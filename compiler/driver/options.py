@@ -175,6 +175,12 @@ class Options:
             raise fail("E410", f"{_said('slots')} {self.slots} is not a power of two")
 
     @property
+    def tuned(self) -> bool:
+        """Whether what is left open is chosen by simulated time on a cluster. Nothing of protocol
+        LL is simulated, so far: it has one thread block a channel, and the header's channels."""
+        return self.tune != "off" and self.protocol != Protocol.LL
+
+    @property
     def sums(self) -> Accumulate:
         """The type in which a primitive adds its sources."""
         return Accumulate(self.accumulate or Accumulate.FLOAT32)

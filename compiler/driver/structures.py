@@ -44,7 +44,7 @@ def start(settings: Settings, tasks: Dag) -> Settings:
     most = None
     if options.protocol == Protocol.LL and options.allocator == AUTO:
         most = 1  # calls are short: another block would take longer to begin than it saves
-    elif options.max_sms is not None and (settings.topology is None or options.tune == "off"):
+    elif options.max_sms is not None and (settings.topology is None or not options.tuned):
         most = max(1, options.max_sms // tasks.program.channels)
     if options.allocator == AUTO:
         options = replace(options, allocator=ALLOCATORS_TRIED[0])
@@ -55,7 +55,7 @@ def start(settings: Settings, tasks: Dag) -> Settings:
 
 def _listed(settings: Settings, tasks: Dag) -> bool:
     """Tells whether a program for which one scheduler is tried gets list scheduling."""
-    if settings.topology is None or settings.options.tune == "off":
+    if settings.topology is None or not settings.options.tuned:
         return False
     several = int(tasks.program.transfers["step"].max(initial=0)) >= HOPS
     return several and MOST_SCHEDULED < len(tasks) <= MOST_LISTED

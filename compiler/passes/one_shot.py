@@ -55,7 +55,8 @@ def _message(place: Place) -> Message | None:
 
 
 def _sums(p: Primitives) -> list[_Sum] | None:
-    """Returns all sums of `p`, once for each rank that wants them; None if it has another form."""
+    """Returns all sums of `p`, once for each rank that wants them; None if it has another form, or
+    a rank gets a sum twice."""
     sent: dict[Message | None, int] = {}
     for i in range(len(p)):
         sent |= {_message(place): i for place in _row(p.dst, i) if _message(place)}
@@ -77,7 +78,8 @@ def _sums(p: Primitives) -> list[_Sum] | None:
         if len(known) < len(terms):
             return None
         found.append(_Sum(int(p.owner[i]), known, own, i))
-    return found if any(s.targets for s in found) else None
+    again = len({(s.rank, s.terms) for s in found}) < len(found)
+    return None if again or not any(s.targets for s in found) else found
 
 
 def _term(p: Primitives, sent: dict[Message | None, int], place: Place) -> Place | None:

@@ -1,10 +1,10 @@
 """reuse: in protocol LL no packet is overwritten before it is read (kernel-protocol §14).
 
-A rank's launches are numbered, its epochs, and take the same slots as every second one before. So a
-sender w that begins epoch e + 2 overwrites what its receiver r got in epoch e. It may, if r has left
-e: if r had begun e + 1, since a rank leaves one launch before it begins the next. And w knows that
-r had, if in e + 1 it waited for anything that r sends there, or that somebody sends who waited for
-r, and so on: packets are of one epoch only.
+A rank's launches are numbered, its epochs, and take the same slots as every second one before.
+So a sender w that begins epoch e + 2 overwrites what its receiver r got in epoch e. It may, if r
+has left e: if r had begun e + 1, since a rank leaves one launch before it begins the next. And w
+knows that r had, if in e + 1 it waited for anything that r sends there, or that somebody sends who
+waited for r, and so on: packets are of one epoch only.
 
 So for every connection w → r there must be a path through program order and waits from some
 primitive of r to one of w. Only the first part of a block has packets in every launch; messages of

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen, starts
 from hccc.ir.choices import Protocol
 from hccc.ir.micro_batch import default_micro_batch
@@ -69,12 +70,6 @@ class Machine:
     transfers: ProxyTransfers
 
     @property
-    def flags(self) -> int:
-        """The flags that are waited for, over all ranks; each message in packets is one."""
-        packets = self.plan.queues.length.sum() if self.plan.protocol is Protocol.LL else 0
-        return int(self.plan.n_flags.sum() + packets)
-
-    @property
     def links(self) -> B1:
         """Which resources are the network's: b1[R]."""
         links: B1 = self.resource >= 0
@@ -85,9 +80,13 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     """Makes the tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
-        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand.
+        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand;
+        E323 the plan is of protocol LL, whose sends take no time of their thread blocks.
     """
     check_ranks(plan, topology)
+    if plan.protocol is Protocol.LL:
+        message = f"{plan.name}: plans of protocol LL are not simulated, so far"
+        raise fail("E323", message, help="`hccc run` measures them")
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
     d = d - np.bincount(plan.dst.owner()[carried_puts(plan, topology)], minlength=len(plan))
@@ -99,13 +98,16 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     resource, capacity, (first, second) = _joined(near, far)
     read = np.array([x.read for x in topology.devices])[device]
     copied = k * read + d * (1 - read)
-    cores = topology.cores.astype(np.int64)
+    cores, base = topology.cores.astype(np.int64), starts(plan.n_flags)
     core, memory, memories = _apart(plan, topology, cores, len(resource))
     capacity = np.concatenate([capacity, np.ones(cores.sum()), np.full(memories, np.inf)])
     return Machine(
         plan,
         topology,
-        **_signals(plan, topology, rank),
+        waits=Csr(plan.waits.ptr, base[rank[plan.waits.owner()]] + plan.waits.index),
+        posts=_posts(plan, topology),
+        takes=_queues(plan.src),
+        gives=_queues(plan.dst),
         uses=Csr(uses.ptr, first[uses.index]),
         weight=weight,
         alpha=alpha,
@@ -129,41 +131,6 @@ def _apart(plan: Plan, t: Topology, cores: I8, first: int) -> tuple[I4, I4, int]
     mine = memory[plan.rank_of()]
     beyond = first + int(cores.sum())
     return np.where(core >= 0, first + core, -1), np.where(mine >= 0, beyond + mine, -1), count
-
-
-def _signals(plan: Plan, t: Topology, rank: I4) -> dict[str, Csr]:
-    """Returns `waits`, `posts`, `takes` and `gives`. Packets are a flag for each message, numbered
-    after the others."""
-    flag = starts(plan.n_flags)[rank[plan.waits.owner()]] + plan.waits.index
-    waits, posts = Csr(plan.waits.ptr, flag), _posts(plan, t)
-    takes, gives = _queues(plan.src), _queues(plan.dst)
-    if plan.protocol is Protocol.SIMPLE:
-        return {"waits": waits, "posts": posts, "takes": takes, "gives": gives}
-    first = int(plan.n_flags.sum()) + starts(plan.queues.length)
-    none = Csr(np.zeros(len(plan) + 1, np.int64), np.zeros(0, np.int32))
-    taken, given = (_messages(o, first) for o in (plan.src, plan.dst))
-    return {
-        "waits": _both(waits, taken),
-        "posts": _both(posts, given),
-        "takes": none,
-        "gives": none,
-    }
-
-
-def _messages(operands: Operands, first: I8) -> Csr:
-    """Returns the number of every message that a primitive takes or gives. first: i8[Q + 1], of
-    each queue's first."""
-    queue = operands.buffer == Buffer.QUEUE
-    count = np.bincount(operands.owner()[queue], minlength=len(operands))
-    return Csr(starts(count), first[operands.rank[queue]] + operands.slot[queue])
-
-
-def _both(a: Csr, b: Csr) -> Csr:
-    """Joins the rows of both."""
-    owner = np.concatenate([a.owner(), b.owner()])
-    order = np.argsort(owner, kind="stable")
-    index = np.concatenate([a.index, b.index])[order]
-    return Csr(starts(a.counts() + b.counts()), index)
 
 
 def _posts(plan: Plan, t: Topology) -> Csr:
@@ -237,8 +204,6 @@ def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float]:
     0 for the default of calls that name none.
     """
     parts = plan.collective.chunks_per_block * plan.channels
-    if plan.protocol is Protocol.LL:
-        return 1, block / parts
     micro_batch = micro_batch or default_micro_batch(-(-block // parts), plan.grain)
     batches = max(1, -(-block // (parts * micro_batch)))
     return batches, min(float(micro_batch), block / parts)

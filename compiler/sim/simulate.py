@@ -7,21 +7,20 @@ groups are divided max-min fairly among the transfers in flight (cost-model §1,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
-from hccc.ir.choices import Protocol
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.ir.uneven import BlockTable, check_uneven, skewed
 from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
-from hccc.sim.costs import LL, SIMPLE, Costs
+from hccc.sim.costs import SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, parts_of, pieces
 from hccc.sim.memory import MemoryRates, delivered, memory_of
 from hccc.sim.state import State
@@ -162,8 +161,6 @@ def simulate(
     """
     plan = machine.plan
     _check(machine, request)
-    if plan.protocol is Protocol.LL:
-        request = replace(request, costs=replace(request.costs, efficiency=LL.efficiency))
     block, size = pieces(plan, request.size)
     parts = parts_of(plan, block, _lengths(plan, request, block))
     batches, micro = batches_of(plan, block, request.micro_batch)
@@ -295,7 +292,7 @@ def _state(machine: Machine, request: Request, nest: tuple[int, int], cut: _Cut)
     capacity = machine.capacity * unit
     capacity[len(capacity) - len(memory.capacity) :] = memory.capacity
     contention = np.where(machine.links, costs.contention, 0.0)
-    n_lines = machine.flags + 2 * len(plan.queues)
+    n_lines = int(plan.n_flags.sum()) + 2 * len(plan.queues)
     flows = state.flows(most)
     width = max(len(flows), 2 * len(most), len(machine.capacity)) + 1
     route = frozen(np.full(len(carried.uses.index), plan.channels / costs.efficiency), np.float64)
@@ -311,7 +308,7 @@ def _state(machine: Machine, request: Request, nest: tuple[int, int], cut: _Cut)
         state.resources(capacity, contention),
         flows,
         _queues(machine),
-        np.zeros(machine.flags, np.int32),
+        np.zeros(int(plan.n_flags.sum()), np.int32),
         np.full(n_lines, -1, np.int32),
         np.zeros(len(plan) * nest[0], state.INSTANCE),
         np.zeros(len(most), state.ENTRY),

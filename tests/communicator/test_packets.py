@@ -12,8 +12,8 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.runtime.communicator import Communicator
 from tests.communicator.conftest import Library
-from tests.communicator.test_faults import OTHERS, VICTIM, Lost, other_calls, wrong_once
-from tests.communicator.world import run, start
+from tests.communicator.test_faults import OTHERS, VICTIM, other_calls, wrong_once
+from tests.communicator.world import Lost, run, start
 from tests.emit import plans
 from tests.marks import slow
 

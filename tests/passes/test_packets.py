@@ -11,6 +11,7 @@ from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.choices import Protocol
+from hccc.ir.collective import OpType
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes.fuse import fuse
 from hccc.passes.one_shot import one_shot
@@ -116,3 +117,11 @@ def test_plans_say_so_in_files() -> None:
         assert old in text
         with pytest.raises(UserError, match=said):
             plan_json.loads(text.replace(old, new))
+
+
+def test_a_sum_that_a_rank_gets_twice_stays() -> None:
+    rows = [(1, 0, 0, 0, 1), (0, 1, 1, 0, 0), (0, 1, 2, 0, 0)]
+    twice = plans.program("twice", OpType.ALLREDUCE, 2, [(*r[:4], 0, r[4]) for r in rows], chunks=1)
+    p = fuse(packets(lowered(twice, Transport.STAGED), Transport.DIRECT))
+    assert one_shot(p) is p
+    assert driver.compile_program(twice, Options(protocol="ll")).proofs

@@ -1,4 +1,4 @@
-"""reuse: a plan is accepted exactly where no execution overwrites a packet that is not read yet.
+"""reuse: no execution of a plan that is accepted overwrites a packet that is not read yet.
 
 The executions of small plans are all tried: ranks run their launches at any speed, calls are long
 (every chunk has data) or short (only the first of a block has).
@@ -111,13 +111,16 @@ def grown(seed: int) -> Plan:
 
 
 @pytest.mark.parametrize("seed", [*range(12), *map(slow, range(12, 150 * LONG))])
-def test_accepted_are_exactly_the_plans_that_overwrite_nothing(seed: int) -> None:
+def test_accepted_plans_overwrite_nothing(seed: int) -> None:
+    """One that is refused may be harmless for other reasons: what it waits for in the third
+    launch."""
     plan = grown(seed)
-    assert accepted(plan) == (not overwrites(plan))
+    assert not (accepted(plan) and overwrites(plan))
 
 
-def test_both_kinds_are_drawn() -> None:
-    assert {accepted(grown(seed)) for seed in range(12)} == {True, False}
+def test_both_kinds_are_drawn_and_most_refusals_are_needed() -> None:
+    drawn = [(accepted(plan), overwrites(plan)) for plan in map(grown, range(12))]
+    assert {(True, False), (False, True)} == set(drawn)
 
 
 def test_more_ranks_than_bits() -> None:

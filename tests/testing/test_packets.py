@@ -184,7 +184,7 @@ def test_no_race_at_any_speed(name: str, epoch: int, tmp_path: Path) -> None:
 
 
 BREAKS = {
-    "one parity": ("packets.h", "(b.launch & 1)", "0"),
+    "one parity": ("packets.h", "static_cast<long long>(b.launch & 1)", "0LL"),
     "a flag without release": (
         "packets.h",
         "hccc_st_release(&line->flag, b.launch)",

@@ -31,6 +31,7 @@ OPERATORS = {
 }
 ALIKE: Sequence[Sequence[str]] = (  # any of which may stand where another does
     ("hccc_input", "hccc_output", "hccc_scratch", "hccc_stage"),
+    ("hccc_packets_in", "hccc_packets_out"),
     ("HCCC_COPY", "HCCC_REDUCE", "HCCC_FINAL", "HCCC_IF_IN_PLACE", "HCCC_IF_OUT_OF_PLACE"),
     ("HCCC_RANKS", "HCCC_SUB", "HCCC_CHANNELS", "HCCC_BLOCKS", "HCCC_FLAGS", "HCCC_SCRATCH"),
     ("HCCC_BAD_ARGUMENT", "HCCC_NOT_BUILT", "HCCC_OK"),

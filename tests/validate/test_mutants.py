@@ -118,6 +118,15 @@ def test_no_mutant_survives(
     print(name, transport.name.lower(), target.name, part, dict(found))  # for the curious: -s
 
 
+@pytest.mark.parametrize("name", ["direct_allreduce", slow("ring_allgather")])
+def test_no_mutant_of_packets_survives(name: str) -> None:
+    options = Options(protocol="ll", prove=False)
+    plan = api.compile(EXAMPLES / f"{name}.rccl", options).plan
+    found = judged(plan, CPU, 0, 20 * LONG)
+    assert set(found) <= {"E438", "E439", "equivalent", "reordered", "free"}, found
+    assert found["E438"] > 0
+
+
 def test_mutants_are_many_and_differ() -> None:
     text = "  hccc_prim<HCCC_COPY>(b, i + 1, 0, hccc_waits(i), tb);  // i + 1\n"
     found = [mutant.text for mutant in mutants(text)]

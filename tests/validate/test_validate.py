@@ -24,7 +24,7 @@ from hccc.validate.validate import validate
 from tests.emit import plans as made
 from tests.health_checks import EVERY_CHECK
 from tests.marks import LONG, slow, some
-from tests.validate.conftest import CUDA, TRANSPORTS, emitted
+from tests.validate.conftest import CPU, CUDA, TRANSPORTS, emitted
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALGORITHMS = sorted(EXAMPLES.glob("*.rccl"))
@@ -60,6 +60,16 @@ def test_every_example(path: Path, transport: Transport) -> None:
     turn = (ALGORITHMS.index(path) + PURE.index(transport)) % 3 if transport in PURE else None
     targets = TARGETS if turn is None else (TARGETS[turn],)
     validated(api.compile(path, Options(transport=transport, prove=False)).plan, targets)
+
+
+LL = ("direct_allreduce", slow("ring_allreduce"), slow("rhd_allreduce"), slow("direct_alltoall"))
+
+
+@pytest.mark.parametrize("name", LL)
+@pytest.mark.parametrize("options", [Options(), slow(Options(fuse="none", allocator="connection"))])
+def test_packets(name: str, options: Options) -> None:
+    options = replace(options, protocol="ll", channels=2, prove=False)
+    validated(api.compile(EXAMPLES / f"{name}.rccl", options).plan, [CPU])
 
 
 @pytest.mark.quick(2)

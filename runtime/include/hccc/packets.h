@@ -64,6 +64,10 @@ HCCC_NOINLINE bool hccc_receive_lines(const hccc_block& b, int prim, const hccc_
   const hccc_line* line = hccc_slot_of(b, b.rank, from.slot) + first;
   const unsigned call = hccc_short_signature(b);
   const hccc_cause cause = {HCCC_WAIT_PACKET, from.rank, prim, static_cast<unsigned>(from.slot)};
+  // The last first: who followed the sender packet by packet would take each from its cache while
+  // it is written.
+  const long last = bytes ? (bytes - 1) / HCCC_LINE_DATA : 0;
+  if (!hccc_wait(b, &line[last].flag, b.launch, cause)) return false;
   long at = 0;
   do {
     if (!hccc_wait(b, &line->flag, b.launch, cause)) return false;

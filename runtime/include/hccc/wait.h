@@ -7,7 +7,7 @@
 // launch is lost.
 HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
                        const hccc_cause& cause) {
-  const bool exactly = cause.kind == HCCC_WAIT_PACKET;
+  const bool exactly = HCCC_PACKETS > 0 && cause.kind == HCCC_WAIT_PACKET;
   if (!hccc_arrived(flag, want, exactly)) {
     hccc_pending_wait wait{};
     wait.flag = flag, wait.want = want, wait.exactly = exactly, wait.abort = &b.p->fault->claimed;
