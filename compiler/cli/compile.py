@@ -189,7 +189,7 @@ def _compiled(
 
 def _for_msccl(how: CommandOptions) -> CommandOptions:
     """Returns options whose plan MSCCL's steps can express, if the transport is left open."""
-    if how.options.transport is not Transport.AUTO:
+    if how.options.transport is not Transport.AUTO or not how.options.simple:
         return how
     options = replace(how.options, transport=Transport.STAGED)
     if "allocator" not in how.given:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.names import file_read
 from hccc.ir.transport import Transport
 
@@ -45,7 +45,7 @@ def plan_facts(plan: Plan) -> Facts:
         "scratch_chunks_per_rank": int((plan.scratch_slots + plan.stage_slots).max()),
         "accumulate": plan.accumulate.stated,
     }
-    if plan.protocol is Protocol.LL:
+    if plan.protocol is PlanProtocol.LL:
         facts |= {"protocol": plan.protocol.value, "largest_bytes": plan.max_bytes}
     memory, network = plan.connections()
     if network:

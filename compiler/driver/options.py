@@ -16,7 +16,7 @@ from typing import Any
 from hccc.base.diagnostics import UserError, fail, of_command_line
 from hccc.base.sizes import size_of
 from hccc.emit.targets import CPU, CUDA, HIP
-from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, Protocol, Scheduler
+from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, PlanProtocol, Scheduler
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
@@ -108,7 +108,7 @@ class Options:
     )
     protocol: str | None = _one_of(
         None,
-        tuple(one.value for one in Protocol),
+        tuple(one.value for one in PlanProtocol),
         "simple (the default): data, then a counter that tells of it. ll: packets, each with a "
         "flag, for small calls (up to 64 KB) of ranks that share one memory; on the CPU so far.",
     )
@@ -178,7 +178,12 @@ class Options:
     def tuned(self) -> bool:
         """Whether what is left open is chosen by simulated time on a cluster. Nothing of protocol
         LL is simulated, so far: it has one thread block a channel, and the header's channels."""
-        return self.tune != "off" and self.protocol != Protocol.LL
+        return self.tune != "off" and self.simple
+
+    @property
+    def simple(self) -> bool:
+        """Whether plans are of the simple protocol."""
+        return self.protocol != PlanProtocol.LL
 
     @property
     def sums(self) -> Accumulate:

@@ -18,7 +18,7 @@ from hccc.base.progress import timed
 from hccc.driver.options import AUTO, Options, PassName
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
-from hccc.ir.choices import Protocol, Scheduler
+from hccc.ir.choices import Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
@@ -137,7 +137,7 @@ def order(dag: Dag, settings: Settings, runner: PassRunner) -> Pipeline:
 def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) -> Plan:
     """Turns tasks into primitives of thread blocks, with buffers, waits and posts."""
     options = settings.options
-    ll = options.protocol == Protocol.LL
+    ll = not options.simple
     ways = Transport.STAGED if ll else options.transport, options.network_lowering
     primitives = runner.run(PassName.LOWER, lower, pipeline, *ways)
     if ll:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hccc.driver.options import AUTO
 from hccc.driver.pass_manager import Settings
-from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Protocol, Scheduler
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
@@ -42,7 +42,7 @@ def start(settings: Settings, tasks: Dag) -> Settings:
         scheduler = Scheduler.LIST if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
         options = replace(options, scheduler=scheduler)
     most = None
-    if options.protocol == Protocol.LL and options.allocator == AUTO:
+    if not options.simple and options.allocator == AUTO:
         most = 1  # calls are short: another block would take longer to begin than it saves
     elif options.max_sms is not None and (settings.topology is None or not options.tuned):
         most = max(1, options.max_sms // tasks.program.channels)

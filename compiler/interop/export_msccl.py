@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hccc.base.diagnostics import Source
+from hccc.base.diagnostics import Source, fail
 from hccc.base.interruptible import interruptible
 from hccc.emit.msccl.xml import dumps
 from hccc.interop.msccl_plan import to_plan
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.lang.msccl.load import parse
 from hccc.proofs.fifo import fifo
@@ -31,6 +32,9 @@ def export_msccl(plan: Plan, options: XmlOptions) -> str:
 
     The text is read back and run through `fifo`, because the window follows from the steps that the
     runtime executes, not from the plan.
+
+    Raises:
+        UserError: E323 for packets; also as `dumps`.
     """
     largest = largest_message(plan, options)
     return _xml(plan, options, largest)
@@ -39,6 +43,11 @@ def export_msccl(plan: Plan, options: XmlOptions) -> str:
 @interruptible
 def largest_message(plan: Plan, options: XmlOptions) -> int | None:
     """Returns the largest size (bytes) whose messages the runtime's FIFOs hold; None for any."""
+    if plan.protocol is PlanProtocol.LL:
+        message = f"{plan.name}: packets of hccc's own protocol LL have no steps of MSCCL"
+        raise fail(
+            "E323", message, help="compile with --protocol simple; --xml-protocol is MSCCL's"
+        )
     algo = parse(Source(f"{plan.name}.xml", _xml(plan, options, None)))
     return fifo(to_plan(algo), algo.protocol, algo.chunks_per_loop).largest
 

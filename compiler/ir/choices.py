@@ -31,7 +31,7 @@ class NetworkLowering(StrEnum):
     PUT = "put"
 
 
-class Protocol(StrEnum):
+class PlanProtocol(StrEnum):
     """How data and the news of it cross between ranks (kernel-protocol §14)."""
 
     SIMPLE = "simple"  # data, then a counter

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 
@@ -74,7 +74,7 @@ def packet_slots(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     A rank numbers its slots by how far before it the sender is, so that all ranks do alike.
     """
     q, n = plan.queues, plan.n_ranks
-    if plan.protocol is Protocol.SIMPLE:
+    if plan.protocol is PlanProtocol.SIMPLE:
         return np.zeros(len(q), np.int64), np.zeros(n, np.int64)
     order = np.lexsort((np.arange(len(q)), (q.src - q.dst) % n, q.dst))
     length = q.length[order].astype(np.int64)
@@ -88,7 +88,7 @@ def packet_slots(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def packet_lines(plan: Plan) -> int:
     """Returns the packets of 64 bytes that each slot has room for: the largest call's part of a
     chunk."""
-    if plan.protocol is Protocol.SIMPLE:
+    if plan.protocol is PlanProtocol.SIMPLE:
         return 0
     c = plan.collective
     pieces = c.most_blocks() * c.chunks_per_block * plan.channels
@@ -98,7 +98,7 @@ def packet_lines(plan: Plan) -> int:
 
 def kernel_shape(plan: Plan) -> KernelShape:
     """Returns the shape of the kernels of `plan`."""
-    packets = plan.protocol is Protocol.LL
+    packets = plan.protocol is PlanProtocol.LL
     queues = 0 if packets else int(queues_per_rank(plan).max(initial=0))
     return KernelShape(
         ranks=plan.n_ranks,

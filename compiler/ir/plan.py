@@ -30,7 +30,7 @@ import numpy as np
 from hccc.base.dtypes import OPS, named
 from hccc.base.shown import brief
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
-from hccc.ir.choices import Accumulate, Protocol
+from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import (
@@ -94,7 +94,7 @@ class Plan:
     grain: int = GRAIN  # bytes: sets the micro-batch of calls that name none (ir/micro_batch)
     provenance: Provenance | None = None  # how it was made, if known
     reductions: tuple[str, ...] = ()  # one's own, beside those there are: base/reductions
-    protocol: Protocol = Protocol.SIMPLE
+    protocol: PlanProtocol = PlanProtocol.SIMPLE
     max_bytes: int = 0  # LL: the largest call, by its largest buffer; 0 for any
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.limits import MAX_CHANNELS, MAX_RANKS, MAX_WARPS
 from hccc.ir.micro_batch import COARSEST, FINEST
@@ -111,7 +111,7 @@ def _header(plan: Plan) -> None:
 def _protocol(plan: Plan) -> None:
     """Requires of LL what its kernels rely on: all ranks in one memory domain, blocks of one
     length, one window of one micro-batch, and a largest call."""
-    if plan.protocol is Protocol.SIMPLE:
+    if plan.protocol is PlanProtocol.SIMPLE:
         _require(plan.max_bytes == 0, "E310", "max_bytes: the protocol is simple")
         return
     staged = plan.transport is Transport.STAGED
@@ -401,7 +401,7 @@ def _queues(plan: Plan) -> None:
     _within("E314", "queues.dst", q.dst, plan.n_ranks)
     if (q.src == q.dst).any():
         raise fail("E314", f"queues.dst[{int(np.argmax(q.src == q.dst))}]: a queue to its own rank")
-    if plan.protocol is Protocol.SIMPLE:
+    if plan.protocol is PlanProtocol.SIMPLE:
         _within("E314", "queues.data_flag", q.data_flag, plan.n_flags[q.dst])
         _within("E314", "queues.credit_flag", q.credit_flag, plan.n_flags[q.src])
     _require((q.length > 0).all(), "E314", "queues.length: a queue without messages")
@@ -429,7 +429,7 @@ def _flags(plan: Plan) -> None:
     _within("E313", "posts.flag", plan.posts.flag, plan.n_flags[plan.posts.rank])
     rank = plan.rank_of()[plan.waits.owner()]
     _within("E313", "waits.index", plan.waits.index, plan.n_flags[rank])
-    flagged = plan.protocol is Protocol.SIMPLE
+    flagged = plan.protocol is PlanProtocol.SIMPLE
     ends = len(plan.posts.rank) + 2 * len(plan.queues) * flagged
     total = int(plan.n_flags.sum(dtype=np.int64))
     good = total == ends and (plan.n_flags >= 0).all()

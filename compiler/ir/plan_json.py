@@ -23,7 +23,7 @@ from hccc.base.diagnostics import Source, Span, UserError, fail
 from hccc.base.files.reading import read_text
 from hccc.base.limits import PLAN_BYTES
 from hccc.ir.arrays import I8, Csr
-from hccc.ir.choices import Accumulate, Protocol
+from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.collective import Collective, OpType, spelled
 from hccc.ir.demand import Demand, DemandFault
 from hccc.ir.demand import parse as parse_demand
@@ -93,7 +93,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "grain": plan.grain,
         "accumulate": plan.accumulate.stated,
     }
-    if plan.protocol is not Protocol.SIMPLE:
+    if plan.protocol is not PlanProtocol.SIMPLE:
         header |= {"protocol": plan.protocol.value, "max_bytes": plan.max_bytes}
     if plan.reductions:
         header["reductions"] = list(plan.reductions)
@@ -337,7 +337,7 @@ def _plan(data: Any) -> Plan:
         grain=data.get("grain", GRAIN),
         accumulate=_accumulate(data["accumulate"]),
         reductions=tuple(data.get("reductions", ())),
-        protocol=Protocol(data.get("protocol", Protocol.SIMPLE)),
+        protocol=PlanProtocol(data.get("protocol", PlanProtocol.SIMPLE)),
         max_bytes=data.get("max_bytes", 0),
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,

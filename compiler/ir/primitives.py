@@ -24,7 +24,7 @@ from enum import IntEnum
 import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, entries, frozen
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.dag import Dag
 from hccc.ir.transport import Transport as Transport
 
@@ -140,7 +140,7 @@ class Primitives:
     queues: Queues
     scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank: received ones, then `place`'s
     stage_slots: I4  # i4[n_ranks], chunks of staged send buffer at each rank; set by `place`
-    protocol: Protocol = Protocol.SIMPLE
+    protocol: PlanProtocol = PlanProtocol.SIMPLE
 
     def __post_init__(self) -> None:
         for name in ("owner", "chunk", "sub", "scratch_slots", "stage_slots"):
@@ -155,7 +155,7 @@ class Primitives:
 def memory_domain(p: Primitives) -> I4:
     """Returns the memory domain of every rank, as the Plan has it: i4[n_ranks]; direct and LL are
     one host."""
-    if p.transport is Transport.DIRECT or p.protocol is Protocol.LL:
+    if p.transport is Transport.DIRECT or p.protocol is PlanProtocol.LL:
         return np.zeros(p.dag.program.collective.n_ranks, np.int32)
     return p.dag.topology.dense_memory_domain()
 

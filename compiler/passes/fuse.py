@@ -28,7 +28,7 @@ from hccc.analysis.grouping import transpose
 from hccc.analysis.queue_classes import any_window
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1, Csr
-from hccc.ir.choices import Fusion, Protocol
+from hccc.ir.choices import Fusion, PlanProtocol
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes.contract import contract, writers
 from hccc.passes.queue_order import reordered, used_twice
@@ -46,7 +46,7 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     their message order. Packet slots have no such order, and calls are short: there "auto" is
     "full". O(primitives + dependencies), plus sorts.
     """
-    packets = p.protocol is Protocol.LL
+    packets = p.protocol is PlanProtocol.LL
     staged = p.transport is Transport.STAGED and not packets
     if level == Fusion.NONE or staged or not len(p):
         return p

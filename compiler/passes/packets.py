@@ -15,7 +15,7 @@ import numpy as np
 from hccc.base.diagnostics import fail
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.primitives import Primitives
 from hccc.ir.transport import Transport
 from hccc.passes.reorder import reorder
@@ -41,7 +41,7 @@ def packets(p: Primitives, transport: Transport = Transport.AUTO) -> Primitives:
         message = f"--protocol ll: {p.dag.program.collective.name} has blocks of many lengths"
         raise fail("E323", message, help="leave --protocol at simple")
     order = np.argsort(_hops(p.owner, p.deps.ptr, p.deps.index), kind="stable")
-    return replace(reorder(p, order.astype(np.int32)), protocol=Protocol.LL)
+    return replace(reorder(p, order.astype(np.int32)), protocol=PlanProtocol.LL)
 
 
 @njit

@@ -21,7 +21,7 @@ from hccc.analysis.waits import messages
 from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
-from hccc.ir.choices import Accumulate, Protocol
+from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
@@ -84,7 +84,7 @@ def sync(
     p, program = blocks.primitives, blocks.primitives.dag.program
     order = _number(p, blocks.tb, program.collective.n_ranks)
     waits, posts, n_flags = _flags(p, order, _flagged(p, order, _edges(p, order)))
-    if p.protocol is Protocol.LL:  # a packet says itself that it has come
+    if p.protocol is PlanProtocol.LL:  # a packet says itself that it has come
         none = np.zeros(len(p.queues), np.int32)
         queues = replace(p.queues, data_flag=none, credit_flag=none)
     else:
@@ -121,8 +121,8 @@ def sync(
         queues=queues,
         accumulate=accumulate,
         protocol=p.protocol,
-        max_window=int(p.protocol is Protocol.LL),
-        max_bytes=LL_BYTES if p.protocol is Protocol.LL else 0,
+        max_window=int(p.protocol is PlanProtocol.LL),
+        max_bytes=LL_BYTES if p.protocol is PlanProtocol.LL else 0,
     )
 
 

@@ -15,7 +15,7 @@ from hccc.analysis.queue_classes import stuck_for_long
 from hccc.analysis.waits import enforced, messages, name
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.proofs.fifo import passes
 from hccc.proofs.proof import Proof
@@ -34,7 +34,7 @@ def deadlock(plan: Plan) -> Proof:
     order = execution_order(plan, waits)
     if len(order) != len(plan):
         raise _circle(plan, waits, order)
-    if len(plan.queues) and plan.protocol is Protocol.SIMPLE:
+    if len(plan.queues) and plan.protocol is PlanProtocol.SIMPLE:
         _queues_in_order(plan)
         if plan.max_window == 1:
             _one_tile(plan, waits)

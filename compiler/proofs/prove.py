@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hccc.base.interruptible import interruptible
 from hccc.ir import plan_check
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.proofs.deadlock import deadlock
 from hccc.proofs.proof import Proof
@@ -27,5 +27,5 @@ def check_plan(plan: Plan) -> tuple[Proof, ...]:
 def prove(plan: Plan) -> tuple[Proof, ...]:
     """Proves a well-formed Plan; the proofs index memory with its numbers unchecked."""
     hangs = deadlock(plan)
-    again = (reuse(plan),) if plan.protocol is Protocol.LL else ()
+    again = (reuse(plan),) if plan.protocol is PlanProtocol.LL else ()
     return (hangs, *again, race(plan), result(plan))

@@ -12,7 +12,7 @@ import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen, starts
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
@@ -84,7 +84,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
         E323 the plan is of protocol LL, whose sends take no time of their thread blocks.
     """
     check_ranks(plan, topology)
-    if plan.protocol is Protocol.LL:
+    if plan.protocol is PlanProtocol.LL:
         message = f"{plan.name}: plans of protocol LL are not simulated, so far"
         raise fail("E323", message, help="`hccc run` measures them")
     rank = plan.rank_of()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.dtypes import accumulated
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
@@ -160,7 +160,7 @@ class StepMachine:
         for flag in p.waits:
             if self._flag(p.rank, flag, p) <= t.m:
                 return f"flag {flag}"
-        if self.plan.protocol is Protocol.LL:
+        if self.plan.protocol is PlanProtocol.LL:
             lacks = (a for a in _queued(p.src) if self._slot(a, t) not in self.messages)
             return next((f"packets in slot {a[2]} of queue {a[0]}" for a in lacks), None)
         for a in _queued(p.src):
@@ -194,7 +194,7 @@ class StepMachine:
                 self._hand(p, rank, post)
             else:
                 post()
-        if self.plan.protocol is Protocol.LL:
+        if self.plan.protocol is PlanProtocol.LL:
             return
         for operands, end, flags in ((p.src, q.src, q.credit_flag), (p.dst, q.dst, q.data_flag)):
             for a in _queued(operands):
@@ -243,7 +243,7 @@ class StepMachine:
     def _slot(self, a: Address, t: Turn) -> tuple[int, int, int]:
         """Returns the slot of a message: queue, channel and number in them; of packets its own."""
         number = self._number(a, t)
-        packets = self.plan.protocol is Protocol.LL
+        packets = self.plan.protocol is PlanProtocol.LL
         return a[0], t.p.channel, number if packets else number % self.plan.queue_slots
 
     def _place(self, a: Address, t: Turn, n: int) -> tuple[Cells, slice]:

@@ -16,7 +16,7 @@ from hccc.base.reductions.expression import Expression
 from hccc.base.reductions.parse import own
 from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -195,7 +195,7 @@ def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
     at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
     q, queues = operands.rank[at], plan.queues
     peer = queues.src if kind == RECV else queues.dst
-    if plan.protocol is Protocol.LL:
+    if plan.protocol is PlanProtocol.LL:
         slot = _packet_slots(plan)[q] + operands.slot[at]
         rows[at, :3] = _rows(np.full(len(q), kind + PACKETS_IN - RECV), peer[q], slot)
         return rows
@@ -213,8 +213,8 @@ def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
 
 
 def _packet_slots(plan: Plan) -> I8:
-    """Returns the slot of each queue's first message: at each receiver those of the rank after it
-    come first, then of the next, and of one sender those of the first queue. i8[Q]"""
+    """Returns the slot of each queue's first message: at a receiver, senders come in the order of
+    ranks after it, and queues of one sender by id. i8[Q]"""
     first = np.zeros(len(plan.queues), np.int64)
     q, used = plan.queues, np.zeros(plan.n_ranks, np.int64)
     for k in sorted(range(len(q)), key=lambda k: (q.src[k] - q.dst[k]) % plan.n_ranks):

@@ -14,7 +14,7 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
@@ -134,7 +134,7 @@ def compiled(
 
 def written(plan: Plan, place: Path) -> Path:
     """Writes a plan's kernels and returns their directory."""
-    cpu_only = plan.protocol is Protocol.LL
+    cpu_only = plan.protocol is PlanProtocol.LL
     targets = [target for target in TARGETS if not (cpu_only and target.stream)]
     directory.write(place, directory.files(Catalogue.of(plan), targets, plan_json.dumps(plan)))
     return place

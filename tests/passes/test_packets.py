@@ -10,7 +10,7 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir import primitives as primitives_ir
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes.fuse import fuse
@@ -29,7 +29,7 @@ def test_primitives_stay_sound(name: str) -> None:
     p = made(name)
     fused = fuse(p)
     for one in (p, fused, one_shot(fused)):
-        assert one.protocol is Protocol.LL and primitives_ir.check(one) == []
+        assert one.protocol is PlanProtocol.LL and primitives_ir.check(one) == []
 
 
 def test_own_data_goes_first() -> None:
@@ -97,14 +97,14 @@ def test_what_it_cannot_do_is_said() -> None:
     assert "--transport staged" in refused(transport=Transport.STAGED)
     on_one_host = Options(protocol="ll", transport=Transport.DIRECT)
     plan = driver.compile_program(plans.hierarchical_mesh(2, 2), on_one_host).plan
-    assert plan.protocol is Protocol.LL and not plan.memory_domain.any()
+    assert plan.protocol is PlanProtocol.LL and not plan.memory_domain.any()
 
 
 def test_plans_say_so_in_files() -> None:
     plan = driver.compile_program(plans.mesh_allreduce(4), Options(protocol="ll")).plan
     text = plan_json.dumps(plan)
     again = plan_json.loads(text)
-    assert again.protocol is Protocol.LL and again.max_bytes == plan.max_bytes == 64 << 10
+    assert again.protocol is PlanProtocol.LL and again.max_bytes == plan.max_bytes == 64 << 10
     assert plan_json.dumps(again) == text
     for old, new, said in (
         ('"max_bytes": 65536', '"max_bytes": 0', "max_bytes"),

@@ -146,8 +146,7 @@ def run(
     sanitize: bool = True,
     count: int = COUNT,
 ) -> subprocess.CompletedProcess[str]:
-    """Builds the program, edits a header before (its name, what is there, what shall be), runs
-    it."""
+    """Builds and runs the program. edit: a header's name, what is there, and what shall be."""
     compiler = shutil.which("g++")
     if not compiler:
         pytest.skip("g++ is not installed")

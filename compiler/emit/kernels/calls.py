@@ -12,7 +12,7 @@ import numpy as np
 
 from hccc.emit.kernels.network_parts import NetworkParts, network_parts
 from hccc.ir.arrays import I4, I8, places_among
-from hccc.ir.choices import Protocol
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.kernel_shape import packet_slots
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -57,7 +57,7 @@ def parameters_of(call: KernelCall) -> Iterator[KernelParameter]:
 def caller(plan: Plan) -> Caller:
     """Returns the Caller of `plan`."""
     number = places_among(plan.queues.dst)
-    if plan.protocol is Protocol.LL:
+    if plan.protocol is PlanProtocol.LL:
         number = packet_slots(plan)[0]
     return Caller(plan, plan.rank_of(), number, network_parts(plan))
 
@@ -160,7 +160,7 @@ class Caller:
 
     def _message(self, function: str, queue: I4, message_index: I4) -> KernelCall:
         q = self.plan.queues
-        if self.plan.protocol is Protocol.LL:
+        if self.plan.protocol is PlanProtocol.LL:
             slot = KernelParameter("slot", self.queue[queue] + message_index)
             if function == "hccc_recv":
                 return KernelCall("hccc_packets_in", ("b", _peer(q.src[queue]), slot))
