@@ -146,7 +146,7 @@ def run(
     sanitize: bool = True,
     count: int = COUNT,
 ) -> subprocess.CompletedProcess[str]:
-    """Builds and runs the program. edit: a header's name, what is there, and what shall be."""
+    """Builds and runs the program. edit: a header, its text, another in its place."""
     compiler = shutil.which("g++")
     if not compiler:
         pytest.skip("g++ is not installed")
