@@ -6,6 +6,7 @@
 // known to have been read (compiler/proofs/reuse.py).
 #pragma once
 
+#include "operand.h"
 #include "wait.h"
 #include HCCC_BODY
 
