@@ -196,7 +196,7 @@ BREAKS = {
         "    hccc_st_release(&line->flag, b.launch);\n"
         "    if (bytes - at >= HCCC_LINE_DATA) __builtin_memcpy(line->data, from + at",
     ),
-    "no wait": ("packets.h", "if (!hccc_wait(b, &line->flag, b.launch, cause)) return false;", ""),
+    "no wait": ("packets.h", "if (!hccc_wait(b, &last.flag, b.launch, cause)) return false;", ""),
     "nothing said without data": ("packets.h", "(sub || b.channel)", "true"),
     "slots of every channel in one place": ("packets.h", " + b.channel;", ";"),
 }

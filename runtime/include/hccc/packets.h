@@ -1,9 +1,9 @@
 // packets.h: primitives whose sources and destinations may be packet slots, on the host.
 //
 // A packet is a line of 64 bytes: data, what call it is of, and a flag, stored last with release. Who
-// finds the launch's epoch in the flag has the data; there is no other signal. A packet is written
-// once in a launch and read once, and written again two launches later at the earliest, when it is
-// known to have been read (compiler/proofs/reuse.py).
+// finds the launch's epoch in the flag has the data, and that of packets before it; there is no other
+// signal. A packet is written once in a launch and read once, and written again two launches later at
+// the earliest, when it is known to have been read (compiler/proofs/reuse.py).
 #pragma once
 
 #include "operand.h"
@@ -59,27 +59,24 @@ HCCC_NOINLINE void hccc_send_lines(const hccc_block& b, const hccc_operand& to, 
   } while (at < bytes);
 }
 
-// Receives what hccc_send_lines sent. False: the launch is lost.
+// Receives what hccc_send_lines sent. False: the launch is lost. One thread has sent all of it in order:
+// when the last packet is there, so are those before. Who waited for each would take it from the
+// sender's cache while it is written.
 HCCC_NOINLINE bool hccc_receive_lines(const hccc_block& b, int prim, const hccc_operand& from,
                                       long long first, unsigned char* to, long bytes) {
   const hccc_line* line = hccc_slot_of(b, b.rank, from.slot) + first;
+  const hccc_line& last = line[bytes ? (bytes - 1) / HCCC_LINE_DATA : 0];
   const unsigned call = hccc_short_signature(b);
   const hccc_cause cause = {HCCC_WAIT_PACKET, from.rank, prim, static_cast<unsigned>(from.slot)};
-  // The last first: who followed the sender packet by packet would take each from its cache while
-  // it is written.
-  const long last = bytes ? (bytes - 1) / HCCC_LINE_DATA : 0;
-  if (!hccc_wait(b, &line[last].flag, b.launch, cause)) return false;
+  if (!hccc_wait(b, &last.flag, b.launch, cause)) return false;
+  if (last.call != call && last.call && call) {
+    hccc_report(b, 0, 0, {HCCC_OTHER_CALL, from.rank, -1, 0});
+    return false;
+  }
   long at = 0;
-  do {
-    if (!hccc_wait(b, &line->flag, b.launch, cause)) return false;
-    if (line->call != call && line->call && call) {
-      hccc_report(b, 0, 0, {HCCC_OTHER_CALL, from.rank, -1, 0});
-      return false;
-    }
-    if (bytes - at >= HCCC_LINE_DATA) __builtin_memcpy(to + at, line->data, HCCC_LINE_DATA);
-    else __builtin_memcpy(to + at, line->data, static_cast<unsigned long>(bytes - at));
-    at += HCCC_LINE_DATA, ++line;
-  } while (at < bytes);
+  for (; at + HCCC_LINE_DATA <= bytes; at += HCCC_LINE_DATA, ++line)
+    __builtin_memcpy(to + at, line->data, HCCC_LINE_DATA);
+  if (at < bytes) __builtin_memcpy(to + at, line->data, static_cast<unsigned long>(bytes - at));
   return true;
 }
 

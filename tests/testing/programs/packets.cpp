@@ -42,7 +42,7 @@ static void run(int rank) {
     hccc_local local = {buffer, in_place ? buffer : buffer + world_count, nullptr, 0, nullptr};
     hccc_call call = HCCC_CALL_INIT;
     call.count = count, call.in_place = in_place, call.first_rank = rank, call.n_local = 1;
-    call.local = &local, call.timeout_s = call.join_timeout_s = 60, call.oversubscribed = 1;
+    call.local = &local, call.timeout_s = call.join_timeout_s = 10, call.oversubscribed = 1;
     call.signature = static_cast<unsigned long long>(k) + 1;
     for (long long i = 0; i < count; ++i) buffer[i] = given(rank, k, i);
     dice = dice * 1664525u + 1013904223u;
