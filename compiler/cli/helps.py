@@ -40,6 +40,8 @@ class HelpfulCommand(click.Command):
         ]
         whole = {_COMPILATION} if self.name == _WHOLE else set()
         groups = {heading: names for heading, names in GROUPS.items() if names not in whole}
+        if all(one.name != "launch" for one, _ in shown):  # no simulated call
+            groups["The call"] -= {"protocol"}
         shared = frozenset[str]().union(*groups.values())
         with formatter.section("Options"):
             formatter.write_dl([record for one, record in shown if one.name not in shared])

@@ -109,8 +109,7 @@ class Options:
     protocol: str | None = _one_of(
         None,
         tuple(one.value for one in PlanProtocol),
-        "simple (the default): data, then a counter that tells of it. ll: packets, each with a "
-        "flag, for small calls (up to 64 KB) of ranks that share one memory; on the CPU so far.",
+        "ll: packets with flags instead of counters, for short calls (at most 64 KB); of CPUs.",
     )
     accumulate: str | None = _one_of(
         None,
