@@ -22,10 +22,11 @@ from hccc.emit import directory
 from hccc.emit.targets import CPU
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.kernel_shape import round_up
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import FaultRecord
 from hccc.runtime.fault import WaitKind
-from hccc.runtime.layout import DTYPES, LayoutShape, round_up, shape_of
+from hccc.runtime.layout import DTYPES, LayoutShape, shape_of
 from hccc.runtime.measure import patterns
 from tests.runtime.handwritten import PROGRAMS
 
