@@ -1,6 +1,7 @@
-"""Jobs over two hosts: what crosses the border, and how long calls take.
+"""Jobs over two hosts: what crosses the border, and how long calls take; a vendor's library alone.
 
 python -m benchmarks.vendors [--rate 1gbit] [--ranks 2,2] [--vendors own,own] [--quick]
+python -m benchmarks.vendors --same mpich [--ranks 2]
 
 Two network namespaces stand for the hosts (needs root); each is a vendor cluster, all its ranks
 border ranks. For each collective and size: the job with two lanes, in one micro-batch and in
@@ -8,6 +9,10 @@ several; the same as an ordered list; the compiled plan that hccc takes by itsel
 PyTorch is installed. Times are those of the slowest rank, the median of calls that follow each
 other, all ways in turn. Bytes are counted where they are sent, and must be those of the closed
 forms (docs/jobs.md, section 4).
+
+With --same, on this host: calls of a communicator that leaves all to the vendor's library
+(HCCC_VENDOR, HCCC_STANDARD=0) beside calls of the library's own table, in processes that take
+turns.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from hccc.runtime.communicator.communicator import Communicator, allocate
 from hccc.runtime.communicator.errors import check
 from hccc.runtime.communicator.runtime_library import build, library
 from hccc.runtime.job.loaded import LoadedJob
+from hccc.runtime.vendor.engines import ID_BYTES, load
 from hccc.synth.builtin.hetccl import hetccl
 
 FLOAT32, SUM = 7, 0
@@ -166,6 +172,70 @@ def rank_main() -> None:
     rank.comm.destroy()
 
 
+SAME_SIZES = tuple(8 << (3 * k) for k in range(8))  # 8 bytes to 16 MiB
+TURNS = 5  # of each way
+
+
+def same_main() -> None:
+    """Measures AllReduce as one rank, and prints the seconds of a call of each size."""
+    vendor, way = sys.argv[2:4]
+    comm = Communicator.from_environment()
+    call: Callable[[Any, Any], None] = comm.all_reduce
+    if way == "table":
+        engine = load(vendor)
+        ids = np.zeros((comm.n_ranks, ID_BYTES), np.uint8)
+        if comm.rank == 0:
+            ids[0] = np.frombuffer(engine.unique_id(), np.uint8)
+        check(library().call("CommGatherBytes", comm.handle, ids.ctypes.data, ID_BYTES))
+        call = engine.join(ids[0].tobytes(), comm.n_ranks, comm.rank, timeout=TIMEOUT_S).all_reduce
+    took = []
+    for size in SAME_SIZES:
+        send, receive = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+        calls = max(3, min(2000, (1 << 23) // size))
+        for k in range(2 * calls):
+            if k == calls:
+                begun = time.perf_counter()
+            call(send, receive)
+        took.append((time.perf_counter() - begun) / calls)
+        assert (receive == comm.n_ranks).all()
+    print(json.dumps(took), flush=True)
+    os._exit(0)  # MPI is never finalized
+
+
+def same(vendor: str, n: int) -> Table:
+    """Returns the table of --same: both ways in turn, medians of the slowest rank."""
+    from tests.vendor.conftest import installed
+
+    file = installed(vendor)
+    found: dict[str, list[Any]] = {"communicator": [], "table": []}
+    for way, rows in list(found.items()) * TURNS:
+        said = {
+            **os.environ,
+            "HCCC_JOB": secrets.token_hex(8),
+            "HCCC_NRANKS": str(n),
+            "HCCC_VENDOR_LIBRARY": file,
+            "HCCC_STANDARD": "0",
+            **({"HCCC_VENDOR": vendor} if way == "communicator" else {}),
+        }
+        command = [sys.executable, "-m", "benchmarks.vendors", "--same-rank", vendor, way]
+        ranks = [
+            subprocess.Popen(
+                command, env=said | {"HCCC_RANK": str(r)}, stdout=subprocess.PIPE, text=True
+            )
+            for r in range(n)
+        ]
+        texts = [rank.communicate(timeout=300)[0] for rank in ranks]
+        rows.append(np.max([json.loads(text) for text in texts], axis=0))
+    title = f"AllReduce of {n} ranks by {vendor}, µs, {TURNS} turns"
+    made = Table(title=title, caption=f"load {os.getloadavg()[0]:.1f}")
+    for head in ("bytes", *found, "table / communicator"):
+        made.add_column(head, justify="right")
+    by, own = (np.median(rows, axis=0) * 1e6 for rows in found.values())
+    for size, a, b in zip(SAME_SIZES, by, own, strict=True):
+        made.add_row(f"{size:,}", f"{a:.2f}", f"{b:.2f}", f"{b / a:.3f}")
+    return made
+
+
 def closed_form(c: Collective, ranks: tuple[int, ...], count: int) -> list[int]:
     """Returns the bytes that each host sends (docs/jobs.md, section 4)."""
     hosts, n = len(ranks), count * 4
@@ -237,7 +307,12 @@ def main() -> None:
     parser.add_argument("--ranks", default="2,2", help="of each host")
     parser.add_argument("--vendors", default="own,own", help="library of each host")
     parser.add_argument("--quick", action="store_true", help="fewer sizes, within 3 minutes")
+    parser.add_argument("--same", metavar="VENDOR", help="mpich or oneccl, on one host")
     given = parser.parse_args()
+    if given.same:
+        build()
+        Console().print(same(given.same, int(given.ranks.split(",")[0])))
+        return
     if why := namespaces.missing():
         raise SystemExit(why)
     build()
@@ -261,4 +336,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    rank_main() if sys.argv[1:2] == ["--rank"] else main()
+    {"--rank": rank_main, "--same-rank": same_main}.get("".join(sys.argv[1:2]), main)()
