@@ -202,7 +202,9 @@ class Loop(Generic[P, R]):
             changed = max(os.stat(source).st_mtime for source in sources)
             with os.scandir(loop_directory(file)) as found:
                 kept = [each for each in found if each.name.startswith(name)]
-            return any(each.name.endswith(".loop") and each.stat().st_mtime > changed for each in kept)
+            return any(
+                each.name.endswith(".loop") and each.stat().st_mtime > changed for each in kept
+            )
         except OSError:
             return False
 
