@@ -7,7 +7,6 @@ import numpy as np
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr, starts
 
-
 _HALF = 32  # bits of a row's number beside its key
 
 

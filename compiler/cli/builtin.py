@@ -58,8 +58,8 @@ def builtin(
 
     `hccc builtin list` says which there are. Nodes of unequal size need no --cluster: the last of
     10 ranks with 4 GPUs a node has 2. hetccl is a job over the vendor clusters of --cluster, or
-    over nodes; to a file that ends in .json it is written with them. assembled makes an Allreduce or
-    a Reducescatter of the Allgather in --of, a program or a schedule of TE-CCL.
+    over nodes; to a file that ends in .json it is written with them. assembled makes an Allreduce
+    or a Reducescatter of the Allgather in --of, a program or a schedule of TE-CCL.
     """
     from hccc.synth.builtin import registry
 
@@ -216,8 +216,8 @@ def _put(text: str, output: Path | None) -> None:
 
 
 def _list() -> None:
-    from hccc.synth.builtin import registry
     from hccc.passes.assemble import OPS
+    from hccc.synth.builtin import registry
     from hccc.synth.builtin.hetccl import OPS as HETCCL_OPS
 
     rows = [

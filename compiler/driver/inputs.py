@@ -1,5 +1,5 @@
-"""inputs: what was given: a program, a plan, MSCCL XML, a schedule of TE-CCL, a directory of kernels
-or a cluster.
+"""inputs: what was given: a program, a plan, MSCCL XML, a schedule of TE-CCL, a directory of
+kernels or a cluster.
 
 `opened` makes one value of it, once, from a path, a text or a value; whoever needs to know which it
 is matches on its type. A file's content says what it is, not its name. Clusters are loaded here,

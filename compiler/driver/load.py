@@ -124,8 +124,8 @@ def program_of(given: object) -> Program:
 
 
 def assembled(given: object, op: OpType) -> Program:
-    """Returns a collective that is assembled of the Allgather that was given. Raises as `program_of`
-    and `assemble`."""
+    """Returns a collective that is assembled of the Allgather that was given. Raises as
+    `program_of` and `assemble`."""
     return assemble(program_of(given), op)
 
 

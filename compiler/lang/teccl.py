@@ -24,7 +24,7 @@ import numpy as np
 
 from hccc.base.diagnostics import Source, UserError, fail
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.limits import MAX_RANKS
+from hccc.ir.limits import MAX_CHUNKS, MAX_RANKS
 from hccc.ir.program import TRANSFER, Op, Program
 
 MAX_PIECES = 32  # of a chunk that goes over several paths
@@ -78,8 +78,11 @@ def parse(source: Source) -> Program:
     gathers = not divided and _same_for_all(demands)
     n, made = len(ranks), _gather(demands, ranks) if gathers else _exchange(demands, ranks)
     op, (chunks, rows) = OpType.ALLGATHER if gathers else OpType.ALLTOALL, made
+    if chunks > MAX_CHUNKS:
+        raise _wrong(source, f"{n} GPUs would have {chunks:,} chunks")
     table = np.zeros(len(rows), TRANSFER)
-    for name, column in zip(("step", "src", "dst", "chunk"), zip(*sorted(rows)), strict=True):
+    columns = np.array(sorted(rows)).T
+    for name, column in zip(("step", "src", "dst", "chunk"), columns, strict=True):
         table[name] = column
     table["step"] = np.unique(table["step"], return_inverse=True)[1]  # epochs may be thousands
     table["op"] = Op.RECV
@@ -123,7 +126,7 @@ def _path(source: Source, key: str, path: object) -> list[_Hop]:
             share = float((found and found[3]) or 1)
         except ValueError:
             found = None
-        if not found or not 0 < share < 1 + _EXACT:
+        if not found or found[1] == found[2] or not 0 < share < 1 + _EXACT:
             raise _wrong(source, f"{str(text)[:80]!r} of {key[:80]!r} is no hop")
         hops.append(_Hop(int(found[1]), int(found[2]), int(found[4]), share))
     if not hops:
@@ -172,7 +175,7 @@ def _exchange(demands: Sequence[_Demand], ranks: Mapping[int, int]) -> tuple[int
         first = (block * each + place[d.src, d.dst][d.chunk]) * pieces
         shares = np.array([path[0].share for path in d.paths])
         ends = np.rint(np.cumsum(shares) / shares.sum() * pieces).astype(int).tolist()
-        for begin, end, path in zip([0, *ends], ends, d.paths):
+        for begin, end, path in zip([0, *ends[:-1]], ends, d.paths, strict=True):
             rows += [
                 (hop.epoch, ranks[hop.src], ranks[hop.dst], first + piece)
                 for hop in path

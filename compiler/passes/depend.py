@@ -17,7 +17,7 @@ import numpy as np
 from hccc.analysis.contributions import DST, OP, SRC, columns
 from hccc.analysis.grouping import graph, group
 from hccc.base.jit.compiled import njit
-from hccc.ir.arrays import B1, I4, I8, U1, Csr
+from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology, uniform

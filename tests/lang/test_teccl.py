@@ -97,6 +97,13 @@ def test_shares_of_no_few_pieces_are_rounded() -> None:
     assert np.count_nonzero((p.transfers["src"] == 0) & (p.transfers["dst"] == 1)) == 33
 
 
+HALVES = [
+    (
+        f"Demand at {k + 1} for chunk {k} from {k} met by epoch 0",
+        [[[0, f"{k}->{k + 1} with volume 0.5 in epoch 0"]]] * 2,
+    )
+    for k in range(9000)
+]
 GOOD = "Demand at 1 for chunk 0 from 0 met by epoch 0"
 
 
@@ -112,11 +119,13 @@ GOOD = "Demand at 1 for chunk 0 from 0 met by epoch 0"
         (text_of({GOOD: 7}), "has no path"),
         (text_of({GOOD: [[]]}), "has an empty path"),
         (text_of({GOOD: ["0->1"]}), "'0->1' of"),
+        (text_of({GOOD: ["0->0 in epoch 0"]}), "'0->0 in epoch 0' of"),
         (text_of({GOOD: [[[0, 5]]]}), "'5' of"),
         (text_of({GOOD: [[[0, "0->1 with volume 1e9 in epoch 0"]]]}), "is no hop"),
         (text_of({GOOD: [[[0, "0->1 with volume -.- in epoch 0"]]]}), "is no hop"),
         (text_of({GOOD: ["0->7 in epoch 0", "7->1 in epoch 1"]}), "7 passes a chunk on"),
-        (text_of({"Demand at 1 for chunk 0 from 1 met by epoch 0": ["1->1 in epoch 0"]}), "1 GPUs"),
+        (text_of({"Demand at 1 for chunk 0 from 1 met by epoch 0": ["1->2 in epoch 0"]}), "1 GPUs"),
+        (text_of(dict(HALVES)), "9001 GPUs would have 162,036,002 chunks"),
     ],
 )
 def test_what_is_no_schedule_is_refused(text: str, said: str) -> None:
