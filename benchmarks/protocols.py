@@ -53,7 +53,7 @@ def built(folder: Path, ranks: int) -> Path:
 
 def main() -> None:
     """Prints a row for each number of ranks and size."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--sizes", type=size_of, nargs="+", default=[8, 512, 4096, 16384, 65536])
     parser.add_argument("--rounds", type=int, default=40)

@@ -122,16 +122,21 @@ def _path(source: Source, key: str, path: object) -> list[_Hop]:
     for one in path if isinstance(path, list) else [path]:
         text = one[1] if isinstance(one, list) and len(one) == 2 else one
         found = _HOP.fullmatch(text) if isinstance(text, str) else None
-        try:
-            share = float((found and found[3]) or 1)
-        except ValueError:
-            found = None
+        share = _number((found and found[3]) or "1")
         if not found or found[1] == found[2] or not 0 < share < 1 + _EXACT:
             raise _wrong(source, f"{str(text)[:80]!r} of {key[:80]!r} is no hop")
         hops.append(_Hop(int(found[1]), int(found[2]), int(found[4]), share))
     if not hops:
         raise _wrong(source, f"{key[:80]!r} has an empty path")
     return hops
+
+
+def _number(text: str) -> float:
+    """Returns a number; 0 of what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def _same_for_all(demands: Sequence[_Demand]) -> bool:

@@ -203,8 +203,8 @@ class Explanation:
             times = f"{other.time / time:.2f} times this"
             yield f"  {name:<11}  {us(other.time)} µs, {times}, by {by}{other.choice}"
         flagged = [o for o in found if o.time < time and "LL" in o.protocol.upper()]
+        op = self.plan.collective.op.value.lower()
         if flagged:
-            op = self.plan.collective.op.value.lower()
             yield (
                 f"               {flagged[0].protocol} has flags in the data, so a step has less "
                 "latency; hccc's kernels have none of it."

@@ -203,7 +203,7 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Sets the deadline of later calls."""
         self._limit = timeout
 
-    def _get_backend(self, device: torch.device) -> PythonGroup:
+    def _get_backend(self, device: object) -> PythonGroup:
         """Returns the group itself: it has no backend besides. PyTorch asks since 2.15."""
         return self
 

@@ -99,9 +99,9 @@ def test_files_are_looked_for_where_numba_keeps_them(
     named = str(tmp_path / "named") if where == "named" else ""
     monkeypatch.setenv("NUMBA_CACHE_DIR", named)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(numba.config, "CACHE_DIR", named)
+    monkeypatch.setattr("numba.config.CACHE_DIR", named)
     if where == "user":
-        monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserWideCacheLocator")
+        monkeypatch.setattr("numba.config.CACHE_LOCATOR_CLASSES", "UserWideCacheLocator")
         monkeypatch.setattr(os, "access", lambda *_: False)
     kept = FunctionCache(_sum).cache_path  # type: ignore[no-untyped-call]
     assert str(loop_directory(Path(__file__))) == kept
