@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from numba.core.caching import FunctionCache
