@@ -68,6 +68,20 @@ class _Quiet(Listener):
         self._outside.end_once(what)
 
 
+class _Within(_Quiet):
+    """Passes on phases as parts of a larger one, and how far each is."""
+
+    def __init__(self, outside: Listener, whole: str) -> None:
+        super().__init__(outside)
+        self._whole = whole
+
+    def phase(self, name: str) -> None:
+        self._outside.phase(f"{self._whole}: {name[:1].lower()}{name[1:]}")
+
+    def far(self, done: int, of: int) -> None:
+        self._outside.far(done, of)
+
+
 _NOBODY = Listener()
 _listener: ContextVar[Listener] = ContextVar("listener", default=_NOBODY)
 
@@ -120,6 +134,14 @@ def listening(to: Listener | OnPhase | None) -> Iterator[None]:
 def quiet() -> Iterator[None]:
     """Silences the phases inside, which are part of a larger one."""
     with listening(_Quiet(_listener.get())):
+        yield
+
+
+@contextmanager
+def within(phase: str) -> Iterator[None]:
+    """Reports the phases inside as parts of a larger one: `Simulating ring: lowering`."""
+    tell(phase)
+    with listening(_Within(_listener.get(), phase)):
         yield
 
 

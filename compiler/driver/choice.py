@@ -13,7 +13,7 @@ from math import inf, log
 from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import fail
-from hccc.base.progress import quiet, tell
+from hccc.base.progress import quiet, tell, within
 from hccc.driver.options import Options
 from hccc.driver.pass_manager import PassRunner, Settings, lower_to_plan, order
 from hccc.driver.structures import MOST_TRIED, axes, named, start
@@ -144,7 +144,7 @@ def _tuned(
         def probe(
             choice: Settings, one: Analysed = one, prefix: str = prefix, says: str = says
         ) -> float:
-            with quiet():  # its passes are part of tuning
+            with within(says) if large else quiet():  # its passes are part of tuning
                 structure = _within(tuner.request.blocks, one, choice, runner)
             made.append(structure)
             with runner.phase("Tuning", says):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.interruptible import interruptible
-from hccc.base.progress import tell
+from hccc.base.progress import far, tell
 from hccc.ir.collective import ROOTED, OpType, recognised
 from hccc.ir.demand import Demand
 from hccc.ir.program import Program, same
@@ -178,12 +178,13 @@ def _of_methods(r: SynthRequest) -> Iterator[Candidate]:
     if auto and n**2 > LARGE_GREEDY:
         names = [name for name in names if name != GREEDY]
     least = inf
-    for name in sorted(names, key=lambda name: slow.get(name, 0)):
+    for number, name in enumerate(sorted(names, key=lambda name: slow.get(name, 0))):
         near = least * ENOUGH <= r.limits.at(r.size).time
         if auto and slow.get(name) and near:
             yield Candidate(name, None, inf, refused=UNSEARCHED)
             continue
         tell(f"Synthesis: {name}")
+        far(number, len(names))
         try:
             for made in _made(name, r):
                 candidate = _candidate(made, r)

@@ -20,7 +20,7 @@ import numpy as np
 
 from hccc.base.diagnostics import UserError
 from hccc.base.interruptible import LateError, Stopped, anytime, interruptible
-from hccc.base.progress import far, quiet, tell
+from hccc.base.progress import within
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.driver.structures import MOST_TRIED
@@ -89,13 +89,13 @@ def synthesize(
 
     def simulate(done: list[_Simulated]) -> None:
         least = inf
-        for candidate in listed:
+        for number, candidate in enumerate(listed, 1):
             if hardly_faster(candidate, least, bound):
                 continue
             _in_time(done, until)
-            tell(f"Simulating {candidate.name}")
-            far(len(done), len(listed))
-            done.append((candidate.name, _simulated(candidate, t, [size], how, bound / ENOUGH)))
+            with within(f"Simulating {candidate.name} ({number} of {len(listed)})"):
+                timed = _simulated(candidate, t, [size], how, bound / ENOUGH)
+            done.append((candidate.name, timed))
             least = min(least, done[-1][1][size].time or inf)
             if enough(candidate) * least <= bound:
                 return
@@ -150,11 +150,10 @@ def synthesize_sizes(
     wanted = _wanted_sizes(listed, each, how.plans)
 
     def simulate(done: list[_Simulated]) -> None:
-        for candidate, at_sizes in wanted:
+        for number, (candidate, at_sizes) in enumerate(wanted, 1):
             _in_time(done, until)
-            tell(f"Simulating {candidate.name}")
-            far(len(done), len(wanted))
-            done.append((candidate.name, _simulated(candidate, t, at_sizes, how)))
+            with within(f"Simulating {candidate.name} ({number} of {len(wanted)})"):
+                done.append((candidate.name, _simulated(candidate, t, at_sizes, how)))
 
     done, stopped = anytime(simulate, _any_time, until)
     blocks = how.max_sms or most_blocks(t)
@@ -178,8 +177,7 @@ def _simulated(
         plans=options.plans if several else 2,
     )
     try:
-        with quiet():
-            made = driver.compile_program(verify(candidate.program), how, t, enough=enough)
+        made = driver.compile_program(verify(candidate.program), how, t, enough=enough)
     except UserError as error:
         return {size: replace(candidate, refused=error.problem.message) for size in sizes}
     assert made.tuned is not None

@@ -7,7 +7,17 @@ import threading
 import pytest
 
 from hccc.base.interruptible import at_once, interruptible
-from hccc.base.progress import Listener, far, listening, once, quiet, reporting, tell, timed
+from hccc.base.progress import (
+    Listener,
+    far,
+    listening,
+    once,
+    quiet,
+    reporting,
+    tell,
+    timed,
+    within,
+)
 
 
 def test_phases_are_told_to_the_nearest_listener() -> None:
@@ -120,3 +130,16 @@ def test_seconds_of_a_phase_add_up() -> None:
             with timed(phase, seconds):
                 pass
     assert list(seconds) == ["a", "b"] and told == ["a", "b", "a"]
+
+
+def test_phases_within_a_larger_one_say_which() -> None:
+    heard = Heard()
+    with listening(heard):
+        with within("Simulating ring (1 of 2)"):
+            tell("Lowering")
+            far(1, 3)
+            with quiet():
+                tell("Fusing")
+        tell("Writing")
+    parts = ["Simulating ring (1 of 2): lowering", (1, 3)]
+    assert heard.all == ["Simulating ring (1 of 2)", *parts, "Writing"]
