@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from hccc.base.diagnostics import InternalError, UserError
 from hccc.base.progress import timed
 from hccc.driver.options import AUTO, Options, PassName
+from hccc.driver.tune.setting import most_blocks
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
 from hccc.ir.choices import Scheduler
@@ -26,7 +27,7 @@ from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.ir.transport import Transport
-from hccc.passes.allocate import allocate
+from hccc.passes.allocate import LOADS, allocate
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
@@ -84,6 +85,13 @@ class Settings:
     topology: Topology | None
     source: str
     blocks: int | None = None
+
+    def channels(self, topology: Topology) -> int:
+        """Returns how many channels share links where blocks get them by load: those asked for, or
+        as many as there are blocks for."""
+        budget = self.options.max_sms or most_blocks(topology)
+        each = self.blocks or LOADS.get(self.options.allocator, budget)
+        return self.options.channels or max(1, budget // each)
 
 
 class PassRunner:
@@ -148,7 +156,8 @@ def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) ->
         fused = runner.run(PassName.ONE_SHOT, one_shot, fused)
     placed = runner.run(PassName.PLACE, place, fused)
     # Thread blocks last: which primitives share one decides which waits are needed.
-    blocks = runner.run(PassName.ALLOCATE, allocate, placed, options.allocator, settings.blocks)
+    most = options.allocator, settings.blocks, settings.channels(placed.dag.topology)
+    blocks = runner.run(PassName.ALLOCATE, allocate, placed, *most)
     said = settings.source, options.slots, options.sums
     plan = runner.run(PassName.SYNC, sync, blocks, *said)
     # Blocks and waits decide which windows queues can carry.

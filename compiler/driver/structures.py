@@ -13,18 +13,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from hccc.analysis.block_schedule import uneven_links
 from hccc.driver.options import AUTO
 from hccc.driver.pass_manager import Settings
 from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
 from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
-from hccc.passes.allocate import DEPTHS
+from hccc.passes.allocate import DEPTHS, LOADS
 from hccc.passes.lower import decide_transport
 
 # Values of an option that is left open; the first is used if nothing is tried.
 SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
 ALLOCATORS_TRIED = (Allocator.STATE, *DEPTHS)
+LOADS_TRIED = (Allocator.LOAD32, Allocator.LOAD8)
 NETWORK_TRIED = (NetworkLowering.PUT, NetworkLowering.SLOTS)
 FUSION_TRIED = (AUTO, Fusion.FULL, Fusion.NONE)
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
@@ -75,6 +77,8 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
         found.append(_others("fuse", FUSION_TRIED[1:]))
     if options.allocator == AUTO and several:
         found += [partial(_by_depth, options.fuse), _more_by_depth]
+        if uneven_links(tasks):
+            found.append(partial(_by_load, options.fuse))
     if several:
         found.append(partial(_one_block, options.fuse))
     if options.network_lowering == AUTO and mixed and several:
@@ -96,6 +100,13 @@ def _more_by_depth(best: Settings) -> Sequence[Settings]:
     """Tries the most blocks by depth where many are better than few."""
     *_, many, most = ALLOCATORS_TRIED
     return [_with(best, allocator=most)] if best.options.allocator == many else []
+
+
+def _by_load(fuse: str, best: Settings) -> Sequence[Settings]:
+    """Tries blocks by load, with few fusions: what is fused has to find room on several links."""
+    if fuse == AUTO:
+        best = _with(best, fuse=Fusion.REDUCE)
+    return [_with(best, allocator=name) for name in LOADS_TRIED]
 
 
 def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -124,6 +135,8 @@ def named(settings: Settings, plan: Plan) -> str:
     words = [o.scheduler, f"fuse {o.fuse}"]
     if plan.transport is Transport.MIXED:
         words.append(o.network_lowering)
+    if o.allocator in LOADS:
+        words.append(f"{LOADS[o.allocator]} blocks by load")
     if o.allocator in DEPTHS:
         blocks = DEPTHS[o.allocator]
         words.append(f"{blocks} blocks by depth" if blocks > 1 else "a block for each depth")

@@ -71,7 +71,8 @@ class Accumulate(StrEnum):
 
 
 class Allocator(StrEnum):
-    """What a thread block is for (`passes/allocate`); by depth there are as many as a name says."""
+    """What a thread block is for (`passes/allocate`); by depth and by load there are as
+    many as a name says."""
 
     STATE = "state"
     CONNECTION = "connection"
@@ -80,3 +81,6 @@ class Allocator(StrEnum):
     DEPTH8 = "depth8"
     DEPTH16 = "depth16"
     DEPTH32 = "depth32"
+    LOAD8 = "load8"
+    LOAD16 = "load16"
+    LOAD32 = "load32"

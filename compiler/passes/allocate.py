@@ -8,7 +8,10 @@ refused if it would take longer, or could not run with every window. Copies to t
 no primitive waits for, get a block of their own if links would otherwise stand still while they are
 made. Depth-based: one for each depth of data (`analysis/depth`), over all connections, or 8, 16 or
 32, more for a depth that moves more (`analysis/shared_blocks`). There are few blocks, and none
-waits for data while it could send other data: many channels fit.
+waits for data while it could send other data: many channels fit. Load-based: 8, 16 or 32 that go
+where bytes are, over their rates, by a schedule (`analysis/block_schedule`), which also orders the
+primitives; through queues, whose messages keep their order, and of more than MOST_SCHEDULED
+primitives, each connection has blocks by what it moves (`analysis/shared_blocks`).
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
 Stages have queues of their own: a queue's end is one block.
@@ -20,6 +23,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hccc.analysis.block_schedule import block_schedule
 from hccc.analysis.connections import Connections, connections, copies_apart, split
 from hccc.analysis.depth import depths
 from hccc.analysis.estimate import F8, estimate, link_time
@@ -32,12 +36,14 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
 from hccc.ir.choices import Allocator
 from hccc.ir.primitives import Guard, Primitives, Transport
+from hccc.passes.reorder import reorder
 from hccc.passes.requeue import requeue
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
 WORTH = 1.05  # copies have blocks of their own where the estimate is as many times as long without
 SKIP = 64  # blocks that are passed over at once
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
+MOST_SCHEDULED = 1 << 16  # primitives that are scheduled by load
 # Blocks of a rank, or one for each depth where those are more.
 DEPTHS: Mapping[str, int] = {
     Allocator.DEPTH: 1,
@@ -47,22 +53,33 @@ DEPTHS: Mapping[str, int] = {
 }
 
 
+# Blocks of a rank that links get by their load.
+LOADS: Mapping[str, int] = {Allocator.LOAD8: 8, Allocator.LOAD16: 16, Allocator.LOAD32: 32}
+
+
 def allocate(
-    p: Primitives, allocator: str = Allocator.STATE, max_blocks: int | None = None
+    p: Primitives,
+    allocator: str = Allocator.STATE,
+    max_blocks: int | None = None,
+    channels: int = 1,
 ) -> Blocks:
-    """Puts `p` in thread blocks; at most `max_blocks` a rank if given.
+    """Puts `p` in thread blocks; at most `max_blocks` a rank if given. channels: that share links,
+    where blocks are dealt by load.
 
     O(primitives + dependencies) for the two estimates, plus connections × intervals of each rank.
     """
+    if allocator in LOADS and not len(p.queues) and 0 < len(p) <= MOST_SCHEDULED:
+        return _scheduled(p, min(LOADS[allocator], max_blocks or LOADS[allocator]), channels)
     connected = connections(p)
-    if allocator in DEPTHS:
-        label = shared_blocks(p, depths(p), DEPTHS[allocator])
+    dealt = DEPTHS.get(allocator) or LOADS.get(allocator)
+    if dealt:
+        label = shared_blocks(p, depths(p) if allocator in DEPTHS else connected.of, dealt)
         one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
         connected, p = split(p, one, label), requeue(p, label)
     elif allocator == Allocator.STAGE and len(p):
         stage = _stage(p, connected)
         connected, p = split(p, connected, stage), requeue(p, stage)
-    if p.transport is Transport.MIXED and allocator not in DEPTHS:
+    if p.transport is Transport.MIXED and not dealt:
         # where merged primitives of two connections share a queue
         p = requeue(p, connected.of)
     block: I4 = np.arange(len(connected.rank), dtype=np.int32)
@@ -71,6 +88,16 @@ def allocate(
     if max_blocks is not None:
         block = _capped(p, connected, block, max_blocks)
     return Blocks(p, _within_rank(connected, block)[connected.of])
+
+
+def _scheduled(p: Primitives, blocks: int, channels: int) -> Blocks:
+    """Returns `p` in the order of its schedule, in the blocks of it."""
+    made = block_schedule(p, blocks, channels)
+    p, block = reorder(p, made.order), made.block[made.order]
+    one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
+    connected = split(p, one, block)
+    own = np.arange(len(connected.rank), dtype=np.int32)
+    return Blocks(p, _within_rank(connected, own)[connected.of])
 
 
 @njit

@@ -40,12 +40,14 @@ LARGE = 1 << 34  # bytes of the call that the target is for: so many that latenc
 
 # Numbers of chunks. More chunks share NICs more evenly and make larger programs; by trial.
 CHUNKS = (1, 2, 3, 4, 6, 8)  # chunks of a rank
+FINE = (16, 32)  # chunks of a rank where fewer do not fill unequal links
 ROOTED_CHUNKS = (4, 8, 16, 32)  # chunks in all of a Broadcast or a Reduce, which have one owner
 MOST_OWNED = 3  # chunks of a rank of an Allreduce, on average, at most
 TOTALS = 5  # numbers of chunks of an Allreduce to try, for each way to share them among nodes
 GROWTH = 1.5  # factor from one of TOTALS to the next, but for the first two
 MOST_TRANSFERS = 1 << 13  # transfers of a program of several chunks a rank: tuning tries less of
 # larger ones (`structures.MOST_TRIED`)
+MOST_FINE = 1 << 12  # the same of FINE chunks a rank: calls of more are seldom cut finely
 TRIED = 4  # numbers of chunks to pack, those that fill NICs with whole chunks first; half as many
 # more of an Allreduce, whose nodes need not own alike
 NUMBERS = 2  # numbers of chunks with a good enough packing, after which no more are packed
@@ -119,17 +121,25 @@ def tree_programs(
     if len(t) ** 3 > LARGEST:
         raise fail("E451", f"{len(t)} ranks are too many to pack trees for", help="compose does")
     table, best = route_table(t), limits.at(LARGE)
-    algbw, shares = best.algbw, list[F8]()
+    algbw, shares, each = best.algbw, list[F8](), np.full(len(t), 1 / len(t))
     if op is OpType.ALLREDUCE:
-        algbw, shares = _shares(t, algbw)
+        algbw, shares, each = _shares(t, algbw)
     owners = sorted(_owners(t, op, root, shares), key=lambda k: _uneven(table, len(k) / algbw))
     owners = owners[: TRIED + TRIED // 2 * (op is OpType.ALLREDUCE)]
+    fine = list(_fine_owners(op, each))
     kept = list[_Judged]()
     for name, style in STYLES.items():
         style = style._replace(seed=seed * SEEDS)
         enough, least, number = 0, np.inf, Counter[int]()
-        for owner in owners:
+        stuck = met = False
+        for owner in (*owners, *fine):
             chunks = len(owner)
+            if chunks < FINE[0] * len(t):
+                met = enough > 0
+            elif met or least > REPAIRED:
+                break
+            if stuck and chunks < FINE[0] * len(t):
+                continue
             kept = _packings(table, op, owner, chunks / algbw, style)
             if not kept:
                 break
@@ -140,9 +150,9 @@ def tree_programs(
             best_one = kept[0]
             enough += best_one.enough
             stuck = best_one.load > max(STUCK, least - ROUGH)
-            if enough == NUMBERS or best_one.inside > HOPELESS or stuck:
+            least = min(least, best_one.load)
+            if enough == NUMBERS or best_one.inside > HOPELESS:
                 break
-            least = best_one.load
         if enough:
             return
     if not kept:
@@ -156,9 +166,9 @@ def _uneven(table: RouteTable, target: float) -> bool:
     return bool((np.ceil(chunks - ROUGH) > chunks * (1 + ROUGH)).any())
 
 
-def _shares(t: Topology, algbw: float) -> tuple[float, list[F8]]:
-    """Returns GB/s of an Allreduce over trees, and ways to share the chunks among nodes, each
-    f8[N]: by the rates of their NICs, equally, and by a linear program."""
+def _shares(t: Topology, algbw: float) -> tuple[float, list[F8], F8]:
+    """Returns GB/s of an Allreduce over trees, ways to share the chunks among nodes, each
+    f8[N]: by the rates of their NICs, equally, and by a linear program; and among ranks, f8[n]."""
     node = t.dense_memory_domain()
     nodes = int(node.max()) + 1
     rate = nic_rates(t)
@@ -167,8 +177,18 @@ def _shares(t: Topology, algbw: float) -> tuple[float, list[F8]]:
         shares = [rate / rate.sum(), *shares]
     trees = rooted_trees(t, OpType.ALLREDUCE, algbw)
     if trees is None:
-        return algbw, shares
-    return trees.algbw, [*shares, np.bincount(node, trees.share)]
+        return algbw, shares, np.full(len(t), 1 / len(t))
+    return trees.algbw, [*shares, np.bincount(node, trees.share)], trees.share
+
+
+def _fine_owners(op: OpType, share: F8) -> Iterator[I4]:
+    """Yields the ranks that own many chunks, i4[K], fewest chunks first. share: of each rank."""
+    n = len(share)
+    if op in (OpType.BROADCAST, OpType.REDUCE):
+        return
+    for k in FINE:
+        if k * n * (n - 1) * (1 + (op is OpType.ALLREDUCE)) <= MOST_FINE:
+            yield np.repeat(np.arange(n, dtype=np.int32), _rounded(share, k * n))
 
 
 def _owners(t: Topology, op: OpType, root: int, shares: list[F8]) -> Iterator[I4]:
