@@ -23,6 +23,7 @@ from hccc.ir.micro_batch import GRAIN
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
+from hccc.passes.allocate import LOADS
 
 if TYPE_CHECKING:
     from hccc.driver.tune.tune import Tuned, TunedRange, TuneRequest
@@ -149,7 +150,8 @@ def _tuned(
             made.append(structure)
             with runner.phase("Tuning", says):
                 name = prefix + named(structure.settings, structure.plan)
-                return tuner.probe(name, structure.plan)
+                scheduled = structure.settings.options.allocator in LOADS
+                return tuner.probe(name, structure.plan, afresh=scheduled)
 
         begin = start(one.settings, one.dag)
         explore(begin, axes(one.settings, one.dag), probe, log(enough) if enough else -inf)

@@ -136,29 +136,32 @@ class Tuner:
         """The sizes at which every structure is tried."""
         return spread(self.request.sizes)
 
-    def probe(self, name: str, plan: Plan) -> float:
+    def probe(self, name: str, plan: Plan, *, afresh: bool = False) -> float:
         """Tries a structure. Returns the mean of log(µs) of its best Settings at the probes, inf if
-        it hangs or is far slower than another."""
+        it hangs or is far slower than another.
+
+        afresh: whether Settings that suit the others say nothing of what suits it.
+        """
         search = self._by_digest.setdefault(
             digest(plan), _Search(plan, self.topology, self.request)
         )
         if search in self._searches:  # it does the same as an earlier structure
             found = self._probed[self._searches.index(search)]
         else:
-            found = [self._probe(search, i, size) for i, size in enumerate(self.probes)]
+            found = [self._probe(search, i, size, afresh) for i, size in enumerate(self.probes)]
         self._names.append(name)
         self._searches.append(search)
         self._probed.append(found)
         return sum(map(math.log, found)) / len(found)
 
-    def _probe(self, search: _Search, probe: int, size: int) -> float:
+    def _probe(self, search: _Search, probe: int, size: int, afresh: bool) -> float:
         """Returns the µs of the best Setting of a structure at a probe; its search starts from the
-        Setting of the best structure so far."""
+        Setting of the best structure so far, unless afresh."""
         if not self._probed:
             return search(size)[1]
         k = min(range(len(self._probed)), key=lambda k: self._probed[k][probe])
         least, best = self._probed[k][probe], self._searches[k]
-        return search(size, HOPELESS * least, best.found.get(size))[1]
+        return search(size, HOPELESS * least, None if afresh else best.found.get(size))[1]
 
     def finish(self) -> Tuned:
         """Searches all sizes with the structures near the best, and chooses.
