@@ -40,7 +40,8 @@ LARGE = 1 << 34  # bytes of the call that the target is for: so many that latenc
 
 # Numbers of chunks. More chunks share NICs more evenly and make larger programs; by trial.
 CHUNKS = (1, 2, 3, 4, 6, 8)  # chunks of a rank
-FINE = (16, 32)  # chunks of a rank where fewer do not fill unequal links
+FINE = (16, 32)  # chunks of a rank where links are unequal: few chunks fill these unevenly
+UNEQUAL = 1.5  # times as wide
 ROOTED_CHUNKS = (4, 8, 16, 32)  # chunks in all of a Broadcast or a Reduce, which have one owner
 MOST_OWNED = 3  # chunks of a rank of an Allreduce, on average, at most
 TOTALS = 5  # numbers of chunks of an Allreduce to try, for each way to share them among nodes
@@ -126,19 +127,16 @@ def tree_programs(
         algbw, shares, each = _shares(t, algbw)
     owners = sorted(_owners(t, op, root, shares), key=lambda k: _uneven(table, len(k) / algbw))
     owners = owners[: TRIED + TRIED // 2 * (op is OpType.ALLREDUCE)]
-    fine = list(_fine_owners(op, each))
+    owners += _fine_owners(op, each) if _unequal(table) else []
     kept = list[_Judged]()
     for name, style in STYLES.items():
         style = style._replace(seed=seed * SEEDS)
         enough, least, number = 0, np.inf, Counter[int]()
-        stuck = met = False
-        for owner in (*owners, *fine):
+        stuck = False
+        for owner in owners:
             chunks = len(owner)
-            if chunks < FINE[0] * len(t):
-                met = enough > 0
-            elif met or least > REPAIRED:
-                break
-            if stuck and chunks < FINE[0] * len(t):
+            finer = chunks >= FINE[0] * len(t)
+            if least > REPAIRED if finer else stuck:
                 continue
             kept = _packings(table, op, owner, chunks / algbw, style)
             if not kept:
@@ -149,9 +147,9 @@ def tree_programs(
                 yield TreeProgram(made, name, number[chunks], judged.depth, judged.load)
             best_one = kept[0]
             enough += best_one.enough
-            stuck = best_one.load > max(STUCK, least - ROUGH)
+            stuck = enough == NUMBERS or best_one.load > max(STUCK, least - ROUGH)
             least = min(least, best_one.load)
-            if enough == NUMBERS or best_one.inside > HOPELESS:
+            if best_one.inside > HOPELESS:
                 break
         if enough:
             return
@@ -181,8 +179,17 @@ def _shares(t: Topology, algbw: float) -> tuple[float, list[F8], F8]:
     return trees.algbw, [*shares, np.bincount(node, trees.share)], trees.share
 
 
+def _unequal(table: RouteTable) -> bool:
+    """Tells whether a route within a node is UNEQUAL times as wide as another."""
+    src, dst = np.divmod(np.arange(table.n**2), table.n)
+    rows = table.use[(table.node[src] == table.node[dst]) & (table.use[:, 0] >= 0)]
+    width = np.where(rows >= 0, table.capacity[rows], np.inf).min(1)
+    return bool((width >= UNEQUAL * width.min(initial=np.inf)).any())
+
+
 def _fine_owners(op: OpType, share: F8) -> Iterator[I4]:
-    """Yields the ranks that own many chunks, i4[K], fewest chunks first. share: of each rank."""
+    """Yields the ranks that own many chunks, i4[K], fewest chunks first: blocks get them in finer
+    proportions. share: of each rank."""
     n = len(share)
     if op in (OpType.BROADCAST, OpType.REDUCE):
         return
