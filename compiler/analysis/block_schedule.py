@@ -49,7 +49,7 @@ class BlockSchedule:
     time: float
 
 
-class _Work(NamedTuple):
+class _LoadedPrimitives(NamedTuple):
     """n primitives on R resources. owner: i4[n]; connection: i4[n], those of rank r are
     first[r]:first[r + 1]; held, time: f8[n] µs of a block and of links; behind: f8[n] µs from the
     begin of a primitive to the end of its chunk's way; use, rate: resources of primitive i and what
@@ -77,7 +77,7 @@ class _Work(NamedTuple):
     preds: I4
 
 
-class _Run(NamedTuple):
+class _ScheduleState(NamedTuple):
     """The state of a run.
 
     soon: a heap of primitives by `at`, f8[n] µs when they may begin; heap: those that may, by
@@ -119,7 +119,7 @@ def block_schedule(p: Primitives, blocks: int, channels: int) -> BlockSchedule:
     n, ranks = len(p), p.dag.program.collective.n_ranks
     work = _work(p, channels)
     count = np.bincount(work.connection, minlength=int(work.first[-1]))
-    run = _Run(
+    run = _ScheduleState(
         np.zeros(n),
         np.empty(n, np.int32),
         np.empty(n, np.int32),
@@ -162,7 +162,7 @@ def uneven_links(dag: Dag) -> bool:
     return False
 
 
-def _work(p: Primitives, channels: int) -> _Work:
+def _work(p: Primitives, channels: int) -> _LoadedPrimitives:
     """Returns the tables of a run."""
     t = p.dag.topology
     batch, ranks = float(t.chunk), p.dag.program.collective.n_ranks
@@ -189,7 +189,7 @@ def _work(p: Primitives, channels: int) -> _Work:
     connected = connections(p)
     first = np.searchsorted(connected.rank, np.arange(ranks + 1)).astype(np.int64)
     after = transpose(p.deps)
-    return _Work(
+    return _LoadedPrimitives(
         p.owner,
         connected.of,
         first,
@@ -252,7 +252,7 @@ def _behind(after: I8, succ: I4, time: F8) -> F8:
 
 
 @njit
-def _to_carry(w: _Work) -> F8:
+def _to_carry(w: _LoadedPrimitives) -> F8:
     """Returns the µs that each resource needs for all its bytes: f8[R]."""
     left = np.zeros(len(w.capacity))
     for i in range(len(w.time)):
@@ -262,7 +262,7 @@ def _to_carry(w: _Work) -> F8:
 
 
 @njit
-def _schedule(w: _Work, s: _Run) -> float:
+def _schedule(w: _LoadedPrimitives, s: _ScheduleState) -> float:
     """Begins all primitives, in `s.order`; returns when all have ended."""
     now = 0.0
     for i in range(len(w.time)):
@@ -294,15 +294,16 @@ def _schedule(w: _Work, s: _Run) -> float:
 
 
 @njit
-def _later(s: _Run, i: int, at: float) -> None:
+def _later(s: _ScheduleState, i: int, at: float) -> None:
     s.at[i] = at
     push(s.soon, 0, s.size[0], i, s.at)
     s.size[0] += 1
 
 
 @njit
-def _advance(w: _Work, s: _Run, passed: float) -> None:
-    """Lets time pass: frees blocks and links of what has ended. It ends after what it follows."""
+def _advance(w: _LoadedPrimitives, s: _ScheduleState, passed: float) -> None:
+    """Lets time pass; frees blocks and links of primitives that end. None ends before those that it
+    depends on."""
     kept = 0
     for x in range(s.size[1]):
         i = s.active[x]
@@ -326,7 +327,7 @@ def _advance(w: _Work, s: _Run, passed: float) -> None:
 
 
 @njit
-def _serve(w: _Work, s: _Run, r: int, now: float) -> None:
+def _serve(w: _LoadedPrimitives, s: _ScheduleState, r: int, now: float) -> None:
     """Begins primitives of rank r as long as it has a free block, and links have room."""
     for b in range(s.busy.shape[1]):
         if s.busy[r, b]:
@@ -346,7 +347,7 @@ def _serve(w: _Work, s: _Run, r: int, now: float) -> None:
 
 
 @njit
-def _urgent(w: _Work, s: _Run, i: int) -> float:
+def _urgent(w: _LoadedPrimitives, s: _ScheduleState, i: int) -> float:
     """Returns how urgent a primitive is, at least 0; -1 where its links have no room."""
     left = 0.0
     for k in range(w.ptr[i], w.ptr[i + 1]):
@@ -354,11 +355,11 @@ def _urgent(w: _Work, s: _Run, i: int) -> float:
         if s.taken[q] > IDLE * w.capacity[q] and s.taken[q] + PART * w.rate[k] > w.capacity[q]:
             return -1.0
         left = max(left, s.left[q])
-    return max(left, w.behind[i])
+    return float(max(left, w.behind[i]))
 
 
 @njit
-def _free(w: _Work, s: _Run, i: int) -> None:
+def _free(w: _LoadedPrimitives, s: _ScheduleState, i: int) -> None:
     """Frees the block of a primitive."""
     if s.block[i] >= 0 and w.held[i] > 0:
         s.busy[w.owner[i], s.block[i]] = False
@@ -366,18 +367,18 @@ def _free(w: _Work, s: _Run, i: int) -> None:
 
 
 @njit
-def _speed(w: _Work, s: _Run, i: int) -> float:
+def _speed(w: _LoadedPrimitives, s: _ScheduleState, i: int) -> float:
     """Returns the part of a primitive that is done in a µs: links are shared by what is asked."""
     if s.rest[i] <= EXACT:
         return 0.0
     crowd = 1.0
     for k in range(w.ptr[i], w.ptr[i + 1]):
         crowd = max(crowd, s.taken[w.use[k]] / w.capacity[w.use[k]])
-    return 1 / (w.time[i] * crowd)
+    return float(1 / (w.time[i] * crowd))
 
 
 @njit
-def _follows(w: _Work, s: _Run, i: int) -> bool:
+def _follows(w: _LoadedPrimitives, s: _ScheduleState, i: int) -> bool:
     """Tells whether a primitive still waits for the end of another."""
     for k in range(w.before[i], w.before[i + 1]):  # noqa: SIM110 numba has no any()
         if not s.done[w.pred[k]]:
@@ -386,7 +387,7 @@ def _follows(w: _Work, s: _Run, i: int) -> bool:
 
 
 @njit
-def _begin(w: _Work, s: _Run, i: int, b: int, now: float) -> None:
+def _begin(w: _LoadedPrimitives, s: _ScheduleState, i: int, b: int, now: float) -> None:
     """Begins a primitive in block b of its rank."""
     s.order[s.size[2]], s.active[s.size[1]] = i, i
     s.size[1:] += 1

@@ -143,4 +143,4 @@ def test_loads_are_tried_where_links_are_unlike() -> None:
 def test_a_user_can_ask_for_them() -> None:
     p = sent(parse(BOX), 16, 4).dag.program
     made = hccc.compile(p, cluster=parse(BOX), options=Options(allocator="load8", tune="off"))
-    assert made.plan.n_tb[0] == 8
+    assert 1 < made.plan.n_tb[0] <= 8
