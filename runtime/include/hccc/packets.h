@@ -80,8 +80,8 @@ HCCC_NOINLINE bool hccc_receive_lines(const hccc_block& b, int prim, const hccc_
   return true;
 }
 
-// Forgets the epochs of a slot that was read. Before epochs wrap, so that a packet that small calls
-// have left alone since they wrapped last cannot be taken for a new one.
+// Forgets the epochs of a slot, after its last read in this launch. Before epochs wrap, so that a
+// packet that small calls have left alone since they wrapped last cannot be taken for a new one.
 HCCC_FN void hccc_clear_slot(const hccc_block& b, const hccc_operand& from) {
   hccc_line* line = hccc_slot_of(b, b.rank, from.slot);
   for (long i = 0; i < HCCC_LINES; ++i) hccc_st_relaxed(&line[i].flag, 0);
@@ -128,13 +128,11 @@ HCCC_FN bool hccc_exchange_some(const hccc_block& b, const hccc_exchange_of& e, 
 template <int mode>
 HCCC_NOINLINE bool hccc_exchange(const hccc_block& b, const hccc_exchange_of& e, int sub,
                                  long long valid) {
-  if (!valid && (sub || b.channel)) return true;
-  long long at = 0;
-  do {
+  const bool speaks = valid || (!sub && !b.channel);
+  for (long long at = 0; speaks && (at < valid || !at); at += hccc_exchanged) {
     const long n = static_cast<long>(valid - at < hccc_exchanged ? valid - at : hccc_exchanged);
     if (!hccc_exchange_some<mode>(b, e, at, n)) return false;
-    at += hccc_exchanged;
-  } while (at < valid);
+  }
   for (int i = 0; b.launch >= 0xfffffffeu && i < e.k; ++i)
     if (e.from[i].buffer == HCCC_IN_PACKETS) hccc_clear_slot(b, e.from[i]);
   return true;

@@ -63,6 +63,8 @@ int main() {
       const long long at = (hccc_state_at(hccc_this_shape) + block) * HCCC_FLAG_STRIDE;
       reinterpret_cast<unsigned*>(flags + at)[1] = world_epoch;
     }
+    for (long long at = hccc_packets_at(hccc_this_shape); at < hccc_flag_bytes(hccc_this_shape); at += HCCC_LINE)
+      reinterpret_cast<hccc_line*>(flags + at)->flag = world_stale;
     ranks[r] = {flags, zeroed(1 << 20), &window, 1, 0};
   }
   std::thread threads[n_ranks];
