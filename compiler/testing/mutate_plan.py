@@ -90,6 +90,9 @@ def with_value(data: PlanData, path: Path, value: Any) -> PlanData:
     return {**data, name: inner}
 
 
+_UNSAID: PlanData = {"protocol": "simple", "max_bytes": 0}  # what files need not say
+
+
 def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
     """Changes `data` once at `path`; returns None if there is nothing to change."""
     if path == ("reductions",):
@@ -98,6 +101,7 @@ def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
     if path == ("collective", "demand"):
         texts = [one for one in _DEMANDS if one != data["collective"].get("demand")]
         return with_value(data, path, texts[choose(len(texts) - 1)])
+    data = {**_UNSAID, **data} if path[0] in _UNSAID else data
     old = at(data, path)
     if isinstance(old, list):
         return _in_column(data, path, old, choose)

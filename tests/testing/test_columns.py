@@ -55,6 +55,7 @@ HEADER = {"E310"}
 SCHEMA = {"E407"}
 ROWS = {"E311", *SCHEMA}
 OPERANDS = {
+    "E308",
     "E302",
     "E303",
     "E304",
@@ -69,8 +70,8 @@ OPERANDS = {
     *SCHEMA,
 }
 FLAGS = {"E301", "E302", "E303", "E304", "E313", "E314", *ROWS}
-QUEUES = {"E302", "E303", "E304", "E306", "E312", "E313", "E314", "E316", *ROWS}
-ORDER = {"E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", "E318", *ROWS}
+QUEUES = {"E308", "E302", "E303", "E304", "E306", "E312", "E313", "E314", "E316", *ROWS}
+ORDER = {"E308", "E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", "E318", *ROWS}
 # What may refuse a change of each field.
 BOUND: dict[str, set[str]] = {
     "hccc_plan": SCHEMA,
@@ -79,13 +80,13 @@ BOUND: dict[str, set[str]] = {
     "collective.n_chunks": {*HEADER, *OPERANDS},
     "collective.root": {*HEADER, *OPERANDS},
     "collective.demand": {*HEADER, *OPERANDS},
-    "transport": OPERANDS,
+    "transport": {*HEADER, *OPERANDS},
     "queue_slots": {*HEADER, *SCHEMA},
     "accumulate": HEADER,
     "reductions": {"E330", *HEADER},
     "protocol": {"E313", *HEADER, *SCHEMA},
     "max_bytes": {*HEADER, *SCHEMA},
-    "memory_domain": {"E304", "E311", "E318", *SCHEMA},
+    "memory_domain": {*HEADER, "E304", "E311", "E318", *SCHEMA},
     "n_tb": ORDER,
     "n_flags": FLAGS,
     "scratch_slots": OPERANDS,
