@@ -12,26 +12,29 @@ from hashlib import blake2b
 import numpy as np
 
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import Accumulate
+from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.plan import Plan
 
 DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tells people of it
+_LAST = frozenset({"accumulate", "protocol", "max_bytes"})
 
 
 def digest(plan: Plan) -> bytes:
     """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan).
 
-    A type of sums that is not the default comes last, so that it leaves other digests as they were;
-    so does a demand that there is not.
+    A type of sums and a protocol that are not the default come last, so that they leave other
+    digests as they were; so does a demand that there is not.
     """
     state = blake2b(digest_size=16)
     for field in fields(plan):
-        if field.name in DESCRIPTION or field.name == "accumulate":
+        if field.name in DESCRIPTION | _LAST:
             continue
         if field.name != "reductions" or plan.reductions:
             _add(state, getattr(plan, field.name))
     if plan.accumulate is not Accumulate.FLOAT32:
         _add(state, plan.accumulate.value)
+    if plan.protocol is not PlanProtocol.SIMPLE:
+        _add(state, f"{plan.protocol.value}, {plan.max_bytes}")
     return state.digest()
 
 

@@ -111,7 +111,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tmp_path / "taken").write_text("mine")
     (tmp_path / "bad").write_text('{"hccc_plan": 1}')
     (tmp_path / "other").write_text('{"a": 1}')
-    (tmp_path / "xml").write_text('<algo name="x">')
+    (tmp_path / "xml").write_text('<algo name="x"/>')
     header = 'ResCCLAlgo(nRanks=2, OpType="Allreduce"):\n'
     (tmp_path / "wrong.rccl").write_text(header + "    transfer(0, 1, 0, 0, rrc)\n")
     (tmp_path / "foreign").mkdir()
