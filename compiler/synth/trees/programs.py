@@ -66,6 +66,7 @@ NEARLY = 1.02  # load that is good enough: latency and thread blocks hide what i
 FULL = 0.9  # load within nodes that is good enough, in parts of the links' rates
 REPAIRED = 1.35  # load up to which a packing is repaired: from there on repairs seldom help
 STUCK = 1.15  # load above which a style that more chunks do not help by ROUGH is given up
+COARSELY = 2.0  # load of few chunks above which many are not tried
 HOPELESS = 1.5  # load within nodes above which a style is given up
 
 
@@ -136,7 +137,7 @@ def tree_programs(
         for owner in owners:
             chunks = len(owner)
             finer = chunks >= FINE[0] * len(t)
-            if least > REPAIRED if finer else stuck:
+            if least > COARSELY if finer else stuck:
                 continue
             kept = _packings(table, op, owner, chunks / algbw, style)
             if not kept:
