@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.base.diagnostics import UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load
@@ -163,3 +163,24 @@ def test_a_broadcast_uses_all_nics_of_the_root() -> None:
     bound = limits(t, OpType.BROADCAST, 0)
     found = min(tree_programs(t, OpType.BROADCAST, 0, 0, bound), key=lambda one: one.load)
     assert bound.at(LARGE).algbw > 150 and found.load < 1.1
+
+
+UNLIKE = """define device = MI250X
+define node1 = 4
+define bandwidth = {direct => [((0,1) -> 144), ((1,0) -> 144), ((2,3) -> 144), ((3,2) -> 144),
+    ((0,2) -> 36), ((2,0) -> 36), ((1,3) -> 36), ((3,1) -> 36)]}
+"""
+
+
+def test_unequal_links_are_filled_by_many_chunks() -> None:
+    """Where links are alike, no more chunks are tried than before."""
+    most = {}
+    for text in (UNLIKE, UNLIKE.replace("144", "36")):
+        t = load.parse(Source("box.cluster", text))
+        for op in (OpType.ALLGATHER, OpType.ALLREDUCE):
+            found = list(tree_programs(t, op, 0, 0, limits(t, op)))
+            most[text, op] = max(one.program.collective.n_chunks for one in found)
+            for one in found:
+                verify(one.program)
+    assert {chunks for (text, _), chunks in most.items() if text == UNLIKE} == {32 * 4}
+    assert max(chunks for (text, _), chunks in most.items() if text != UNLIKE) <= 8 * 4
