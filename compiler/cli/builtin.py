@@ -41,7 +41,7 @@ _DEFAULT = "[default: allreduce, else the first that NAME serves]"
 @click.option("--gpus-per-node", type=click.IntRange(1), help="[default: all ranks]")
 @click.option("--cluster", type=ClusterFile(), metavar="FILE", help="The cluster to make it for.")
 @click.option("--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), help=_DEFAULT)
-@click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
+@click.option("--root", type=click.IntRange(0), default=0, help="The root, where there is one.")
 @click.option("--of", type=File(), metavar="ALGO", help="The Allgather of `assembled`.")
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 def builtin(
@@ -58,8 +58,8 @@ def builtin(
 
     `hccc builtin list` says which there are. Nodes of unequal size need no --cluster: the last of
     10 ranks with 4 GPUs a node has 2. hetccl is a job over the vendor clusters of --cluster, or
-    over nodes; to a file that ends in .json it is written with them. assembled makes an Allreduce
-    or a Reducescatter of the Allgather in --of, a program or a schedule of TE-CCL.
+    over nodes; a file that ends in .json holds these too. assembled makes an Allreduce or a
+    Reducescatter of the Allgather in --of, a program or a schedule of TE-CCL.
     """
     from hccc.synth.builtin import registry
 

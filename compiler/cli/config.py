@@ -11,7 +11,7 @@ from hccc.cli.helps import HelpfulCommand
 from hccc.downstream import places
 
 _ANSWERS: Mapping[str, tuple[str, Callable[[], object]]] = {
-    "version": ("Of hccc.", lambda: __version__),
+    "version": ("The version of hccc.", lambda: __version__),
     "prefix": ("Folder of the Python package.", lambda: places.PREFIX),
     "includedir": ("Folder of `hccc/hccc.h`.", lambda: places.INCLUDE),
     "includes": ("The same as an option of compilers.", places.includes),

@@ -35,8 +35,9 @@ from hccc.cli.types import Size
 def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Say why ALGO (program, plan, MSCCL XML, or a directory of kernels) takes its time.
 
-    The plan is simulated; what no schedule can beat on the cluster is computed; what lies between
-    is taken apart, part by part; and the call is simulated again with one thing changed at a time.
+    The plan is simulated, and compared with what no schedule can beat on the cluster: the report
+    says where the rest of the time goes. Then the call is simulated again with one thing changed at
+    a time.
     """
     how = command_options(options)
     with progress():

@@ -15,7 +15,7 @@ from hccc.cli.helps import HelpfulCommand
     cls=HelpfulCommand,
     examples=["hccc lsp"],
 )
-@click.option("--stdio", is_flag=True, help="As it does anyway; some editors add it.")
+@click.option("--stdio", is_flag=True, help="Changes nothing; some editors add it.")
 def lsp(stdio: bool) -> None:
     """Serve an editor on stdin and stdout, by the Language Server Protocol, which editors start.
 

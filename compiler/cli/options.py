@@ -188,7 +188,7 @@ def size_options(smallest: str, largest: str, factor: float = 4) -> Callable[[Co
                 "--stepfactor",
                 type=Number(1, 1000, min_open=True),
                 default=factor,
-                help="Between sizes.",
+                help="The factor between sizes.",
             ),
             click.option("-e", "--maxbytes", type=Size(), default=largest, help="Largest size."),
             click.option("-b", "--minbytes", type=Size(), default=smallest, help="Smallest size."),
@@ -206,10 +206,11 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         type=MicroBatch(),
         default=0,
         metavar="SIZE|best",
-        help="Bytes of a channel; 0: as the runtime cuts the size; best: of several.",
+        help="Bytes that a channel moves at once; 0: as the runtime cuts calls; best: the fastest of "
+        "several.",
     ),
-    click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all."),
-    click.option("--in-place", is_flag=True, help="Calls in place."),
+    click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches at once; 0: all."),
+    click.option("--in-place", is_flag=True, help="Simulate calls in place."),
     click.option(
         "--protocol",
         type=click.Choice(tuple(PROTOCOLS), case_sensitive=False),
@@ -221,13 +222,14 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         type=_MICROSECONDS,
         help="µs before the first step.  [default: as the cluster says]",
     ),
-    click.option("--step", type=_MICROSECONDS, default=0, help="µs more of every step."),
-    click.option("--interpret", type=_MICROSECONDS, default=0, help="µs more, of an interpreter."),
+    click.option("--step", type=_MICROSECONDS, default=0, help="µs that each step takes more."),
+    click.option("--interpret", type=_MICROSECONDS, default=0, help="µs that each step takes more as an interpreter decodes it."),
     click.option(
         "--contention",
         type=Number(0, 1000),
         default=0,
-        help="Capacity lost where thread blocks offer a link more than it takes (ResCCL Eq. 1).",
+        help="Capacity that a link loses where thread blocks offer it more than it takes (ResCCL "
+        "Eq. 1).",
     ),
     click.option(
         "--skew",

@@ -28,7 +28,7 @@ from hccc.driver.options import TARGETS
 @click.option(
     "--device", "devices", type=Words(TARGETS), help="Any of cpu,cuda,hip. [default: those present]"
 )
-@click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Of the programs launched.")
+@click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Ranks of the programs that are launched.")
 @click.option(
     "--time",
     "seconds",
@@ -50,9 +50,9 @@ def profile(
 ) -> None:
     """Measure this machine: α, launches, thread blocks, reductions, links; write it as a .cluster.
 
-    With several devices each has a file of its own: FILE-cpu, FILE-cuda. With --hosts each host is
-    measured so, on its CPU, and then the links within hosts and between them, by ranks in processes
-    as `hccc run --hosts` starts them.
+    With several devices each has a file of its own: FILE-cpu, FILE-cuda. With --hosts the CPU of
+    each host is measured, then the links within hosts and between them, by processes as `hccc run
+    --hosts` starts them.
     """
     from hccc.profile import cluster_file
 

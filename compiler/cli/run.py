@@ -45,7 +45,7 @@ from hccc.ir.op_type import SKEWED
 )
 @algorithm_argument
 @size_options("1K", "1M")
-@click.option("-i", "--stepbytes", type=Size(), help="Between sizes, instead of a factor.")
+@click.option("-i", "--stepbytes", type=Size(), help="The step between sizes, instead of a factor.")
 @click.option(
     "-d",
     "--datatype",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--what", type=click.Choice(WHATS), help="One picture only.")
 @click.option(
-    "-b", "--bytes", "--size", "size", type=Size(), default="64M", help="Of the predicted timeline."
+    "-b", "--bytes", "--size", "size", type=Size(), default="64M", help="Of the call in the timeline."
 )
 @click.option(
     "--trace",
@@ -60,8 +60,8 @@ def show(
     """Draw a program, plan, MSCCL XML, directory of kernels, or a .cluster.
 
     Pictures are the topology, the dependencies of a chunk, the pipeline, and the predicted
-    timeline. Of a job there is a timeline, with two lanes for each vendor cluster. An .svg or .png
-    holds one of them, an .html all.
+    timeline. An .svg or .png holds one of them, an .html all. A job has only a timeline, with two
+    lanes for each vendor cluster.
     """
     how = command_options(options)
     with progress():

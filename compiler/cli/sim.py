@@ -45,30 +45,31 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
     is_flag=False,
     flag_value="auto",
     type=click.Choice(("auto", "nccl", "rccl")),
-    help="Beside the library of the cluster's devices (auto), or one of them, as it is by default "
-    "and with registered buffers, and NCCL's rings and trees, MSCCL, and others.",
+    help="Show also what others take: NCCL or RCCL (auto: as the devices are) by default and with "
+    "registered buffers, NCCL's rings and trees, MSCCL and more.",
 )
 @click.option(
     "--baseline",
     type=click.Choice(("nccl", "rccl")),
-    help="Instead of ALGO: what the library takes, as it chooses or as forced.",
+    help="Say what the library takes, instead of ALGO: by its own choice or as forced below.",
 )
 @click.option(
     "--collective",
     metavar="NAME",
-    help=f"Of --baseline: {', '.join(COLLECTIVES)}.",
+    help=f"For --baseline: {', '.join(COLLECTIVES)}.",
     shell_complete=one_of(lambda: COLLECTIVES),
 )
 @click.option(
     "--algorithm",
     "library_algorithm",
     type=click.Choice(ALGORITHMS, case_sensitive=False),
-    help="Of --baseline, as NCCL_ALGO; --protocol as NCCL_PROTO, --channels for every size.",
+    help="For --baseline, forced as by NCCL_ALGO; --protocol is forced as by NCCL_PROTO, "
+    "--channels at every size.",
 )
 @click.option(
     "--registered",
     is_flag=True,
-    help="Of --baseline nccl: buffers are registered, which NCCL has symmetric kernels for.",
+    help="For --baseline nccl: with registered buffers, for which NCCL has symmetric kernels.",
 )
 @call_options
 @compile_options
@@ -87,7 +88,7 @@ def sim(
     The plan is executed event by event: thread blocks in order, waits, slots, micro-batches; links
     and what they share are divided among the transfers in flight. With --baseline, what NCCL or
     RCCL takes, by its own choice of algorithm, protocol and channels and a model of its speed that
-    is held to published measurements.
+    is compared with published measurements.
     """
     if options["baseline"]:
         _baseline(algorithm, minbytes, maxbytes, stepfactor, as_json, options)

@@ -58,8 +58,8 @@ def _few_blocks(compiled: Compiled, run: Run) -> Problem | None:
     blocks = plan.blocks_per_rank // plan.channels * channels
     message = (
         f"thread blocks are {share:.0%} of the critical path of {size(run.size)}: "
-        f"{plan.blocks_per_rank} of a rank take {time(run.time)}, "
-        f"{blocks} would {time(times[channels])}"
+        f"with {plan.blocks_per_rank} a rank it takes {time(run.time)}, "
+        f"with {blocks} {time(times[channels])}"
     )
     return Problem("W401", message, help=_remedy(compiled, channels), severity="warning")
 

@@ -12,7 +12,7 @@ from hccc.ir.topology import Topology
 
 BLOCK = "block"
 _TAKEN = {"nvidia": "SM", "amd": "CU"}
-WEIGHED = "least time in µs of a call (*: chosen, -: not simulated, by its start far slower)"
+WEIGHED = "least time in µs of a call (*: chosen, -: given up, its first tries were far slower)"
 
 
 def facts(tuned: Tuned) -> dict[str, object]:
