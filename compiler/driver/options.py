@@ -88,11 +88,10 @@ class Options:
     )
     allocator: str = _auto_or(
         Allocator,
-        "Thread blocks of a channel: one for each connection, stage or depth of data, as many by "
-        "depth as the name says, as many for links by their load (load8, load16, load32), or "
-        "blocks shared by connections that are idle in turn (state). auto: the fastest of state, "
-        "depths and, where links are unlike, loads on the --cluster; of more than 8,192 transfers, "
-        "state.",
+        "Thread blocks of a channel: one for each connection, stage or depth of data, so many by "
+        "depth (depth8) or by the load of links (load8), or shared by connections that are idle in "
+        "turn (state). auto: the fastest of state, depths and, where links are unlike, loads on "
+        "the --cluster; of more than 8,192 transfers, state.",
     )
     fuse: str = _auto_or(Fusion, "How far to fuse primitives.")
     transport: Transport = field(
