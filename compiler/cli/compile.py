@@ -89,7 +89,7 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
     "page",
     type=File(),
     metavar="FILE",
-    help="Also write a page of pictures and figures (.html).",
+    help="Also write a page of pictures (.html).",
 )
 @click.option(
     "--validate",
