@@ -145,7 +145,7 @@ def test_structures_of_another_version_are_refused(header: ctypes.CDLL, which: i
 @pytest.mark.parametrize("name, shape", [("ring", RING), ("mesh", MESH), ("staged", STAGED)])
 def test_shapes_of_programs(name: str, shape: LayoutShape) -> None:
     library = build_library(PROGRAMS / f"{name}_cpu.cpp", Variant("float32"), include=[INCLUDE])
-    out = (ctypes.c_int * 11)()
+    out = (ctypes.c_int * 13)()
     ctypes.CDLL(str(library)).shape_of_program(out)
     assert LayoutShape(*out) == shape
 
