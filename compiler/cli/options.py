@@ -206,10 +206,12 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         type=MicroBatch(),
         default=0,
         metavar="SIZE|best",
-        help="Bytes that a channel moves at once; 0: as the runtime cuts calls; best: the fastest of "
-        "several.",
+        help="Bytes that a channel moves at once; 0: as the runtime cuts calls; best: the fastest "
+        "of several.",
     ),
-    click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches at once; 0: all."),
+    click.option(
+        "--window", type=click.IntRange(0), default=0, help="Micro-batches at once; 0: all."
+    ),
     click.option("--in-place", is_flag=True, help="Simulate calls in place."),
     click.option(
         "--protocol",
@@ -223,7 +225,12 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         help="µs before the first step.  [default: as the cluster says]",
     ),
     click.option("--step", type=_MICROSECONDS, default=0, help="µs that each step takes more."),
-    click.option("--interpret", type=_MICROSECONDS, default=0, help="µs that each step takes more as an interpreter decodes it."),
+    click.option(
+        "--interpret",
+        type=_MICROSECONDS,
+        default=0,
+        help="µs that each step takes more as an interpreter decodes it.",
+    ),
     click.option(
         "--contention",
         type=Number(0, 1000),

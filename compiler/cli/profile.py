@@ -28,7 +28,12 @@ from hccc.driver.options import TARGETS
 @click.option(
     "--device", "devices", type=Words(TARGETS), help="Any of cpu,cuda,hip. [default: those present]"
 )
-@click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Ranks of the programs that are launched.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(4, 16),
+    default=8,
+    help="Ranks of the programs that are launched.",
+)
 @click.option(
     "--time",
     "seconds",

@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 )
 @click.option("--what", type=click.Choice(WHATS), help="One picture only.")
 @click.option(
-    "-b", "--bytes", "--size", "size", type=Size(), default="64M", help="Of the call in the timeline."
+    "-b",
+    "--bytes",
+    "--size",
+    "size",
+    type=Size(),
+    default="64M",
+    help="Of the call in the timeline.",
 )
 @click.option(
     "--trace",

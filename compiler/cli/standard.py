@@ -29,12 +29,19 @@ _PLATFORMS = ("cpu", "cuda", "hip")
     help="Of one host, or of each of several: 2+2; or which: 0,2+1,3.",
 )
 @click.option(
-    "--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), required=True, help="The collective."
+    "--collective",
+    type=click.Choice([*NAMES, *UNEVEN_NAMES]),
+    required=True,
+    help="The collective.",
 )
 @click.option("--root", type=click.IntRange(0), default=0, help="The root, where there is one.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", help="The type of elements.")
-@click.option("--op", type=click.Choice(OPS), default="sum", help="The reduction, where there is one.")
-@click.option("--platform", type=click.Choice(_PLATFORMS), default="cpu", help="What the kernels run on.")
+@click.option(
+    "--op", type=click.Choice(OPS), default="sum", help="The reduction, where there is one."
+)
+@click.option(
+    "--platform", type=click.Choice(_PLATFORMS), default="cpu", help="What the kernels run on."
+)
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Copy the library to a file.")
 def standard(
     ranks: tuple[tuple[int, ...], ...],
