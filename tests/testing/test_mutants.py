@@ -227,8 +227,8 @@ MUTANTS = [
     PassMutant(
         "a recv does not wait for readers of its place",
         "lower",
-        "if table[p, SRC] == table[t, DST]:",
-        "if False:",
+        "src[p] == dst[t]",
+        "src[p] < 0",
     ),
     PassMutant(
         "messages of a queue are merged in any order",
