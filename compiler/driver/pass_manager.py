@@ -16,7 +16,6 @@ from typing import Any, ParamSpec, TypeVar
 from hccc.base.diagnostics import InternalError, UserError
 from hccc.base.progress import timed
 from hccc.driver.options import AUTO, Options, PassName
-from hccc.driver.tune.setting import most_blocks
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
 from hccc.ir.choices import Scheduler
@@ -88,9 +87,13 @@ class Settings:
 
     def channels(self, topology: Topology) -> int:
         """Returns how many channels share links where blocks get them by load: those asked for, or
-        as many as there are blocks for."""
+        as many as there are blocks for; else 1."""
+        if self.options.allocator not in LOADS:
+            return 1
+        from hccc.driver.tune.setting import most_blocks  # which a short command does not import
+
         budget = self.options.max_sms or most_blocks(topology)
-        each = self.blocks or LOADS.get(self.options.allocator, budget)
+        each = self.blocks or LOADS[self.options.allocator]
         return self.options.channels or max(1, budget // each)
 
 

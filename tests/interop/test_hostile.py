@@ -127,8 +127,8 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
         f'<!DOCTYPE a [<!ENTITY % e SYSTEM "http://127.0.0.1:9/">%e;]>{HEAD}</algo>',
     ),
     "undeclared entity": ("E501", HEAD + "&e;</algo>"),
-    "deep nesting": ("E502", lambda: "<a>" * (2 * MB)),
-    "deep nesting of gpus": ("E502", lambda: HEAD + GPU.format(r=0, s=0) * 100_000),
+    "deep nesting": ("E501", lambda: "<a>" * (2 * MB)),
+    "deep nesting of gpus": ("E501", lambda: HEAD + GPU.format(r=0, s=0) * 100_000),
     "duplicate attribute": ("E501", changed('chan="0"', 'chan="0" chan="0"')),
     "duplicate gpu": ("E502", changed('<gpu id="1"', '<gpu id="0"')),
     "duplicate block": (
@@ -139,7 +139,10 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "second algo": ("E501", GOOD + GOOD),
     "no algo": ("E502", "<gpu/>"),
     "unknown element": ("E502", changed("<step", "<stop")),
-    "element in the wrong place": ("E502", HEAD + TB.format(b=0, send=1, recv=1, chan=0)),
+    "element in the wrong place": (
+        "E502",
+        f"{HEAD}{TB.format(b=0, send=1, recv=1, chan=0)}</tb></algo>",
+    ),
     "huge count": ("E502", changed('cnt="1"', 'cnt="4000000000"')),
     "count of 10,000 digits": ("E502", changed('cnt="1"', f'cnt="{"9" * 10_000}"')),
     "huge ngpus": ("E502", changed('ngpus="2"', 'ngpus="2000000000"')),

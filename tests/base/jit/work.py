@@ -51,6 +51,9 @@ compile hm_allgather.rccl --tune off --scheduler round-robin --network-lowering 
 compile rhd_allreduce.rccl --tune off --scheduler list --allocator state --emit plan
 compile binomial_broadcast.rccl --tune off --allocator depth8 --emit plan
 compile direct_alltoall.rccl --tune off --allocator stage --emit msccl-xml
+compile direct_allreduce.rccl --tune off --allocator load8 --emit plan
+compile ring_allreduce.rccl --tune off --allocator load32 --emit plan
+compile direct_allreduce.rccl --tune off --protocol ll --emit plan
 compile msccl/allgather_recdoubling_n8.xml --emit msccl-xml
 check ../tests/interop/data/allreduce_parked_n2.xml
 compile msccl/allreduce_ring_n8.xml --reschedule --tune off --emit program
