@@ -7,7 +7,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -95,6 +95,44 @@ def hosts(n: int, rate: str) -> Iterator[list[Host]]:
     finally:
         for namespace in (*(host.namespace for host in made), switch):
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+
+
+@contextmanager
+def ranks_on(
+    hosts: Sequence[Host],
+    each: int,
+    command: Sequence[str],
+    said: Callable[[int], Mapping[str, str]],
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Runs a command as so many ranks of every host, in order, whose output can be read, and ends
+    those that are left. said: variables of a rank besides those of this process."""
+    made = [
+        subprocess.Popen(
+            [*hosts[rank // each].before(), *command],
+            env={**os.environ, "HCCC_HOST_ID": hosts[rank // each].namespace, **said(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(each * len(hosts))
+    ]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.kill()
+            one.wait()
+
+
+def job_on(hosts: Sequence[Host], each: int) -> dict[str, str]:
+    """Returns the variables of a job of so many ranks of every host, which meet at the first."""
+    return {
+        "HCCC_JOB": secrets.token_hex(8),
+        "HCCC_NRANKS": str(each * len(hosts)),
+        "HCCC_ROOT": f"{hosts[0].address}:{20000 + secrets.randbelow(10000)}",
+        "HCCC_SECRET": secrets.token_hex(16),
+        "UCX_TLS": "tcp,self",
+    }
 
 
 @cache

@@ -14,7 +14,12 @@ namespace hccc::job {
 class MemoryOn {
  public:
   explicit MemoryOn(const Device &device) : before_(told_memory()) { set_memory_of_thread(device); }
-  ~MemoryOn() { set_memory_of_thread(before_); }
+  ~MemoryOn() {
+    try {
+      set_memory_of_thread(before_);
+    } catch (const Error &) {  // a device that is lost by now: the next call says so
+    }
+  }
   MemoryOn(const MemoryOn &) = delete;
   MemoryOn &operator=(const MemoryOn &) = delete;
 

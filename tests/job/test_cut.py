@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import secrets
 import subprocess
 import sys
 import time
@@ -48,40 +46,22 @@ def test_a_cut_line_is_told_at_both_ends() -> None:
     if why := namespaces.missing() or ("" if usable else text):
         pytest.skip(why)
     build()
+    command = [sys.executable, "-c", f"from {__name__} import rank; rank()"]
     with namespaces.hosts(2, "1gbit") as hosts:
-        said = {
-            **os.environ,
-            "HCCC_JOB": secrets.token_hex(8),
-            "HCCC_NRANKS": str(RANKS),
+        job = namespaces.job_on(hosts, RANKS // 2) | {
             "HCCC_TIMEOUT": "60",
             "HCCC_STANDARD": "1",
-            "HCCC_ROOT": f"{hosts[0].address}:{20000 + random.randrange(10000)}",
-            "HCCC_SECRET": secrets.token_hex(16),
             "HCCC_NETWORK": namespaces.DEVICE,
             "HCCC_SOCKET_IFNAME": namespaces.DEVICE,
-            "UCX_TLS": "tcp,self",
         }
-        command = [sys.executable, "-c", "from tests.job.test_cut import rank; rank()"]
-        ranks = [
-            subprocess.Popen(
-                [*hosts[r // 2].before(), *command],
-                env=said | {"HCCC_RANK": str(r), "HCCC_HOST_ID": hosts[r // 2].namespace},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for r in range(RANKS)
-        ]
-        try:
+        said = [job | {"HCCC_RANK": str(r)} for r in range(RANKS)]
+        with namespaces.ranks_on(hosts, RANKS // 2, command, said.__getitem__) as ranks:
             for one in ranks:
                 assert one.stdout and one.stdout.readline() == "ready\n"
             time.sleep(0.3)
             down = ["ip", "-n", hosts[1].namespace, "link", "set", namespaces.DEVICE, "down"]
             subprocess.run(down, check=True)
             found = [one.communicate(timeout=30)[0].strip() for one in ranks]
-        finally:
-            for one in ranks:
-                one.kill()
-                one.wait()
     for line in found:
         took, _, text = line.partition(" ")
         assert float(took) < DEADLINE_S + 2, line

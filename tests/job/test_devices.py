@@ -6,6 +6,8 @@ The runtime of CUDA and NCCL are stand-ins; memory that the host cannot touch is
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ from hccc.base.diagnostics import UserError
 from hccc.ir.collective import OpType
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
 from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.device.device_layer import library as device_library
 from hccc.runtime.device.device_layer import use
@@ -111,8 +114,6 @@ def wrong_calls(
 
 
 def _numbers(job: Job, dtype: str, op: str) -> tuple[int, ...]:
-    from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
-
     type_ = number_of_dtype(dtype)
     return (type_, reduction_of(op)) if job.collective.reduces else (type_,)
 
@@ -218,9 +219,6 @@ def test_nccl_wants_memory_of_a_device(stand_in: str) -> None:
 
 def meets_death(c: Communicator, file: str) -> Lost | None:
     """Has rank 3 leave before the second call; the others return what they were told."""
-    import os
-    import signal
-
     device = Device()
     job = hetccl(PAIRS, OpType.ALLREDUCE)
     c.load(job, vendor="nccl", file=file)
