@@ -104,8 +104,8 @@ def ranks_on(
     command: Sequence[str],
     said: Callable[[int], Mapping[str, str]],
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """Runs a command as so many ranks of every host, in order, whose output can be read, and ends
-    those that are left. said: variables of a rank besides those of this process."""
+    """Runs a command as so many ranks of every host, in order, with pipes for their output; at the
+    end none is left. said: a rank's own variables, beside this process's."""
     made = [
         subprocess.Popen(
             [*hosts[rank // each].before(), *command],
