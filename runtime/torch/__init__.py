@@ -22,27 +22,41 @@ from pathlib import Path
 from typing import Any
 
 from hccc.base.diagnostics import UserError
+from hccc.ir.job import Job
 from hccc.runtime.communicator import Communicator
 from hccc.runtime.communicator.communicator import allocate
-from hccc.runtime.torch import kernels, meeting
+from hccc.runtime.job.loaded import MicroBatches
+from hccc.runtime.torch import jobs, kernels, meeting
 from hccc.runtime.torch.extension import extension
 from hccc.runtime.torch.installed import torch
 
 __all__ = ["empty", "load", "use_allocator"]
 
 
-def load(place: Path | str, group: Any = None) -> None:
+def load(
+    place: Path | str | Job,
+    group: Any = None,
+    *,
+    vendor: str | None = None,
+    file: Path | str | None = None,
+    micro_batches: MicroBatches = (),
+) -> None:
     """Has process groups run kernels of one's own: a directory that `hccc` emitted, or all such
     directories in one. They are built for the types and reductions of calls when these are first
-    made.
+    made. Or a job over several vendors (`hccc.load_job`), which goes before all kernels.
 
     All ranks load the same, between the same calls; what is loaded later goes before. group: the
-    process group; without one, all that there are and will be. HCCC_LIBRARIES names directories,
-    between colons, for all groups of a job.
+    process group; without one, all that there are and will be. vendor, file, micro_batches: of a
+    job, as of `Communicator.load`. HCCC_LIBRARIES names directories, between colons, for all groups
+    of a program.
 
     Raises UserError E473 where the place has no kernels.
     """
-    kernels.add(Path(place), None if group is None else group.group_name)
+    name = None if group is None else group.group_name
+    if isinstance(place, Job):
+        jobs.add(jobs.AddedJob(place, name, vendor, file, micro_batches))
+    else:
+        kernels.add(Path(place), name)
     made = _extension()
     if made is not None:
         made.look_again()

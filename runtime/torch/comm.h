@@ -8,10 +8,12 @@
 #include <cctype>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "library.h"
@@ -21,8 +23,8 @@ namespace hccc_torch {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// Finds the libraries of one's own that a collective runs by: their files, by its name, root (or
-// -1), type and reduction (or -1).
+// Finds what of one's own a collective runs by, by its name, root (or -1), type and reduction (or -1): the
+// files of libraries, or a job.
 class __attribute__((visibility("hidden"))) Finder {
  public:
   explicit Finder(py::object function) : function_(std::move(function)) {}
@@ -33,7 +35,7 @@ class __attribute__((visibility("hidden"))) Finder {
   Finder(const Finder &) = delete;
   Finder &operator=(const Finder &) = delete;
 
-  // How often libraries were added.
+  // How often libraries or jobs were added.
   static std::atomic<int> &additions() {
     static std::atomic<int> count{0};
     return count;
@@ -42,6 +44,26 @@ class __attribute__((visibility("hidden"))) Finder {
   std::vector<std::string> operator()(const char *collective, int root, int type, int op) const {
     const py::gil_scoped_acquire lock;
     return function_(collective, root, type, op).cast<std::vector<std::string>>();
+  }
+
+  // A job's name, and the error of its call, or nothing.
+  using ByJob = std::optional<std::pair<std::string, std::string>>;
+
+  // Makes a call by a job, which the communicator loads at the first; nothing: none is there for it.
+  ByJob by_job(hcccComm_t comm, int rank, const char *collective, int root, const void *send, void *receive,
+               size_t count, int type, int op, double timeout, void *stream) const {
+    const auto number = [](const void *at) { return reinterpret_cast<uintptr_t>(at); };
+    const py::gil_scoped_acquire lock;
+    return function_.attr("jobs")
+        .attr("run")(number(comm), rank, collective, root, number(send), number(receive), count,
+                     py::make_tuple(type, op), timeout, number(stream))
+        .cast<ByJob>();
+  }
+  // Ends the jobs of the communicator, which goes next.
+  void end_jobs() const {
+    if (!Py_IsInitialized()) return;
+    const py::gil_scoped_acquire lock;
+    function_.attr("jobs").attr("end")();
   }
 
   // Makes that of a group of so many ranks which is split from this one.
@@ -118,51 +140,51 @@ class Comm {
   void all_reduce(void *data, size_t count, const Reduction &by) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(data, data, count, by);
-    use("allreduce", -1, by.type, by.op);
+    if (runs("allreduce", -1, data, data, count, by.type, by.op)) return;
     const Op op(by, handle());
     check(library().hcccAllReduce(data, data, count, by.type, op.number, handle(), stream_));
   }
   void reduce(const void *send, void *receive, size_t count, const Reduction &by, int root) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(send, receive, count, by);
-    use("reduce", root, by.type, by.op);
+    if (runs("reduce", root, send, receive, count, by.type, by.op)) return;
     const Op op(by, handle());
     check(library().hcccReduce(send, receive, count, by.type, op.number, root, handle(), stream_));
   }
   void reduce_scatter(const void *send, void *receive, size_t count, const Reduction &by) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(send, receive, count, by);
-    use("reducescatter", -1, by.type, by.op);
+    if (runs("reducescatter", -1, send, receive, count, by.type, by.op)) return;
     const Op op(by, handle());
     check(library().hcccReduceScatter(send, receive, count, by.type, op.number, handle(), stream_));
   }
   void broadcast(void *data, size_t count, hcccDataType_t of, int root) {
     if (size_ == 1 || !count) return;
-    use("broadcast", root, of);
+    if (runs("broadcast", root, data, data, count, of)) return;
     check(library().hcccBroadcast(data, data, count, of, root, handle(), stream_));
   }
   void all_gather(const void *send, void *receive, size_t count, hcccDataType_t of) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("allgather", -1, of);
+    if (runs("allgather", -1, send, receive, count, of)) return;
     check(library().hcccAllGather(send, receive, count, of, handle(), stream_));
   }
   void gather(const void *send, void *receive, size_t count, hcccDataType_t of, int root) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("gather", root, of);
+    if (runs("gather", root, send, receive, count, of)) return;
     check(library().hcccGather(send, receive, count, of, root, handle(), stream_));
   }
   void scatter(const void *send, void *receive, size_t count, hcccDataType_t of, int root) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("scatter", root, of);
+    if (runs("scatter", root, send, receive, count, of)) return;
     check(library().hcccScatter(send, receive, count, of, root, handle(), stream_));
   }
   void all_to_all(const void *send, void *receive, size_t count, hcccDataType_t of) {
     if (!count) return;
     if (size_ == 1) return copy(send, receive, count, of);
-    use("alltoall", -1, of);
+    if (runs("alltoall", -1, send, receive, count, of)) return;
     check(library().hcccAllToAll(send, receive, count, of, handle(), stream_));
   }
 
@@ -255,8 +277,9 @@ class Comm {
     if (found != hcccSuccess) C10_THROW_ERROR(DistBackendError, std::string("hccc: ") + library().hcccGetLastError(comm));
   }
 
-  // Returns the name of the library that the last collective ran by.
+  // Returns the name of the library or job that the last collective ran by.
   std::string last_library() const {
+    if (!job_.empty()) return job_;
     const char *name = "";
     if (const hcccComm_t comm = comm_) library().hcccCommLibrary(comm, &name);
     return name;
@@ -264,7 +287,10 @@ class Comm {
 
   // Ends the communicator, which no thread uses; the second time nothing.
   void end() noexcept {
-    if (const hcccComm_t last = comm_.exchange(nullptr)) library().hcccCommDestroy(last);
+    if (const hcccComm_t last = comm_.exchange(nullptr)) {
+      if (finder_) finder_->end_jobs();
+      library().hcccCommDestroy(last);
+    }
     ended_ = true;
   }
   // Ends it at once, at every rank, while threads may be in calls.
@@ -325,10 +351,32 @@ class Comm {
     const bool made;
   };
 
+  // Makes a call by a job of one's own. False: there is none for it, and libraries of one's own are loaded.
+  bool runs(const char *collective, int root, const void *send, void *receive, size_t count, int type, int op = -1) {
+    job_.clear();
+    if (finder_) look_again();
+    if (!finder_ || without_job_.count({collective, root})) return use(collective, root, type, op), false;
+    const double timeout = timeout_.count() > 0 ? static_cast<double>(timeout_.count()) / 1e3 : 0;
+    const Finder::ByJob made = finder_->by_job(handle(), rank_, collective, root, send, receive, count, type,
+                                               op < 0 ? hcccSum : op, timeout, stream_);
+    if (!made) {
+      without_job_.emplace(collective, root);
+      return use(collective, root, type, op), false;
+    }
+    job_ = made->first;
+    if (!made->second.empty()) C10_THROW_ERROR(DistBackendError, "hccc: " + made->second);
+    return true;
+  }
+
+  // Forgets what was found, where something was added.
+  void look_again() {
+    if (const int now = Finder::additions(); now != additions_) used_.clear(), without_job_.clear(), additions_ = now;
+  }
+
   // Loads libraries of one's own before the first call that they fit.
   void use(const char *collective, int root, int type, int op = -1) {
     if (!finder_) return;
-    if (const int now = Finder::additions(); now != additions_) used_.clear(), additions_ = now;
+    look_again();
     if (!used_.emplace(collective, root, type, op).second) return;
     for (const std::string &path : (*finder_)(collective, root, type, op))
       check(library().hcccCommLoad(handle(), path.c_str()));
@@ -341,8 +389,10 @@ class Comm {
   const std::shared_ptr<Finder> finder_;
   std::atomic<bool> ended_{false};
   Milliseconds timeout_{-1};
-  int additions_ = 0;  // of libraries, when `used_` was emptied
+  std::string job_;    // by which the last collective ran; empty: by a library
+  int additions_ = 0;  // of libraries and jobs, when what was found was forgotten
   std::set<std::tuple<std::string, int, int, int>> used_;
+  std::set<std::pair<std::string, int>> without_job_;  // collectives and roots
   uint64_t exchanges_ = 0;  // that have begun
   unsigned long long before_ = 0;     // calls that were made before the last of these
   std::atomic<uint64_t> placed_{0};   // the last exchange that is known to have its place

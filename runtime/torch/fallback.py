@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from hccc.base.diagnostics import UserError
 from hccc.base.dtypes import MOVED_AS, reduces
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
@@ -33,8 +34,13 @@ Tensors = Sequence[Any]
 _Op = str | PremulSum
 
 
-def _raised(error: CommunicatorError) -> Exception:
-    made: Exception = dist.DistBackendError(f"hccc: {error.text}")
+def _raised(error: UserError) -> Exception:
+    """Returns what PyTorch's users know instead: ValueError for a number that is no value of the
+    type, else DistBackendError."""
+    if error.problem.code == "E421":
+        return ValueError(f"hccc: {error}")
+    text = error.text if isinstance(error, CommunicatorError) else str(error)
+    made: Exception = dist.DistBackendError(f"hccc: {text}")
     return made
 
 
@@ -91,7 +97,7 @@ class PythonWork(dist.Work):  # type: ignore[misc]
             if failed is not None:
                 raise failed
             self._body()
-        except CommunicatorError as error:
+        except UserError as error:
             self._error = _raised(error)
         except Exception as error:
             self._error = error
@@ -286,12 +292,17 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
             _spread(buffers[1], received)
 
     def _load(self, name: str, dtype: Any, op: _Op, root: int) -> None:
-        """Loads libraries of one's own before the first call that they fit."""
+        """Loads the job or the libraries of one's own before the first call that they fit."""
         assert self._comm is not None
         op = op if isinstance(op, str) else PREMUL
         key = (name, dtype, op, root, additions())
         if key not in self._seen:
             self._seen.add(key)
+            job = self._find.job(name, root)
+            if job is not None and job not in self._seen:
+                self._seen.add(job)
+                words = {"vendor": job.vendor, "file": job.file}
+                self._comm.load(job.job, **words, micro_batches=job.micro_batches)
             number = TYPES.index(_name(dtype))
             for path in self._find(name, root, number, REDUCTIONS.index(op) if op else -1):
                 self._comm.load(Path(path))

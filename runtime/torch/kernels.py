@@ -17,6 +17,7 @@ from hccc.ir.collective import Collective, spelled
 from hccc.ir.names import PLAN_FILE
 from hccc.runtime.communicator.buffers import REDUCTIONS, TYPES
 from hccc.runtime.communicator.kernels import built, has_kernels
+from hccc.runtime.torch import jobs
 
 VARIABLE = "HCCC_LIBRARIES"
 
@@ -39,7 +40,8 @@ def add(place: Path, group: str | None) -> None:
     found = [one for one in (place, *inside) if is_plain(one, PLAN_FILE)]
     if not found:
         message = f"{place}: is no directory of kernels, and has none in it"
-        raise fail("E473", message, help="`hccc algo.rccl -o DIR` emits one")
+        help = "`hccc algo.rccl -o DIR` emits one; a job is what `hccc.load_job(FILE)` returns"
+        raise fail("E473", message, help=help)
     _ADDED.extend(Added(one, group) for one in found)
 
 
@@ -61,16 +63,18 @@ def _collective_of(place: Path) -> Collective:
 
 
 def additions() -> int:
-    """Returns how many directories were added."""
-    return len(_ADDED)
+    """Returns how many directories and jobs were added."""
+    return len(_ADDED) + jobs.additions()
 
 
 class Finder:
-    """The libraries of one group, each found once for a type and a reduction."""
+    """What one communicator of a group runs: libraries, each found once for a type and a reduction,
+    and `jobs`."""
 
     def __init__(self, group: str, n_ranks: int, platform: str = "cpu") -> None:
         self._group, self._n_ranks, self._platform = group, n_ranks, platform
         self._found: set[Path] = set()
+        self.jobs = jobs.GroupJobs(group, n_ranks)
 
     def of(self, n_ranks: int) -> Finder:
         """Makes the finder of a group that is split from this one."""
@@ -80,6 +84,10 @@ class Finder:
         """Makes the finder of the same group for memory of a GPU's platform: of directories that
         have kernels for it."""
         return Finder(self._group, self._n_ranks, platform)
+
+    def job(self, collective: str, root: int) -> jobs.AddedJob | None:
+        """Returns the job of a call, the last one added that fits. root: -1 for none."""
+        return self.jobs.fitting(collective.replace("_", ""), root)
 
     def __call__(self, collective: str, root: int, type_: int, op: int) -> list[str]:
         """Builds the libraries that fit a call, and lists those that were not listed before, in

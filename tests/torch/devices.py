@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 import hccc.torch
+from hccc.ir.collective import OpType
+from hccc.ir.job import vendor_clusters
 from hccc.runtime.torch.extension import build, extension, loaded
 from hccc.runtime.torch.installed import torch
+from hccc.synth.builtin.hetccl import OPS, hetccl
 
 dist: Any = torch.distributed
 FUNCTIONAL = import_module("torch.distributed._functional_collectives")
@@ -28,17 +31,29 @@ Op = dist.ReduceOp
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Makes a group of both kinds of memory, whose first call on the device has been made."""
+    """Makes a group of both kinds of memory, whose first call on the device has been made. With
+    HCCC_TEST_APART each rank is on a host of its own, and has jobs."""
     torch.set_num_threads(1)
     torch.utils.rename_privateuse1_backend("standin")
     STANDIN.open(os.environ["HCCC_CUDA_LIBRARY"])
     torch._register_device_module("standin", STANDIN)
     extension().set_platform("standin", "cuda")
+    if apart := "HCCC_TEST_APART" in os.environ:
+        os.environ["HCCC_HOST_ID"] = f"host{os.environ['RANK']}"
     dist.init_process_group("cpu:hccc,standin:hccc")
+    if apart:
+        for op in OPS:  # roots are those of the cases
+            _load_job(op, {OpType.BROADCAST: 1, OpType.REDUCE: 1}.get(op, 0))
     dist.all_reduce(_zeros(1))
     yield
     STANDIN.release()
     dist.destroy_process_group()
+
+
+def _load_job(op: OpType, root: int = 0, group: Any = None) -> None:
+    """Has a group run a job over vendor clusters of one rank."""
+    v = vendor_clusters([(f"rank {k}", [k], [k], [1]) for k in range(dist.get_world_size())])
+    hccc.torch.load(hetccl(v, op, root), group, micro_batches=[(0, 2)])
 
 
 def _zeros(*shape: int, dtype: Any = torch.float32) -> Any:
@@ -294,6 +309,39 @@ def functional() -> None:
     n = dist.get_world_size()
     reduced = FUNCTIONAL.all_reduce(_zeros(5) + 1, "sum", dist.group.WORLD)
     assert reduced.cpu().tolist() == [float(n)] * 5
+
+
+def by_jobs() -> None:
+    """Checks calls of jobs over vendor clusters of one rank, which wait for the current stream."""
+    n, r, every = dist.get_world_size(), dist.get_rank(), _all()
+    group = dist.new_group()
+    for op in (OpType.ALLREDUCE, OpType.ALLGATHER):
+        _load_job(op, group=group)
+    x = _late(r + 1)
+    threading.Timer(0.2, STANDIN.release).start()
+    dist.all_reduce(x, group=group)
+    assert x.tolist() == _total(range(1, n + 1))
+    gathered = _zeros(n * COUNT)
+    work = dist.all_gather_into_tensor(gathered, _own(), group, async_op=True)
+    assert work.wait() and work.is_success()
+    assert torch.equal(gathered.cpu(), torch.cat(every))
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(_zeros(3), group=group)
+        dist.all_reduce(_zeros(3))
+    names = [event.key for event in profile.key_averages()]
+    assert "hccc:by hetccl_allreduce" in names and f"hccc:by allreduce_{n}" in names
+    with pytest.raises(dist.DistBackendError, match="jobs have no premul_sum"):
+        dist.all_reduce(_zeros(3), dist._make_nccl_premul_sum(0.5), group=group)
+    dist.destroy_process_group(group)
+
+
+def only_jobs() -> None:
+    """Checks that a call which no job does is refused where devices are on several hosts."""
+    with pytest.raises(dist.DistBackendError, match="they are on different hosts"):
+        dist.broadcast(_zeros(3), 0)
+    x = _zeros(3) + 1
+    dist.all_reduce(x)
+    assert x.tolist() == [float(dist.get_world_size())] * 3
 
 
 def killed() -> None:

@@ -13,6 +13,7 @@ from zlib import crc32
 import pytest
 
 from tests.communicator import cuda
+from tests.communicator.test_hosts import HOSTS
 from tests.torch.job import needs_torch, outputs, run
 from tests.torch.libraries import environment
 
@@ -35,6 +36,7 @@ pytestmark = [
 CASES = (
     *("streams", "recorded", "collectives", "more_collectives", "uneven", "messages"),
     *("futures", "coalesced", "barrier", "both", "registered", "groups", "ddp", "functional"),
+    "by_jobs",
 )
 
 
@@ -52,6 +54,13 @@ def _environment(n: int, place: Path) -> dict[str, str]:
 @pytest.mark.parametrize("n", [2])
 def test_tensors_of_a_device(n: int, tmp_path: Path) -> None:
     run(n, "devices", CASES, _environment(n, tmp_path))
+
+
+def test_devices_of_several_hosts_have_jobs(tmp_path: Path) -> None:
+    """What no job does is refused: standard collectives of devices are those of one host."""
+    variables = {**_environment(2, tmp_path), **HOSTS, "HCCC_TEST_APART": "1"}
+    cases = ("collectives", "more_collectives", "messages", "coalesced", "both", "ddp")
+    run(2, "devices", (*cases, "functional", "only_jobs"), variables)
 
 
 def test_a_killed_rank_is_named(tmp_path: Path) -> None:

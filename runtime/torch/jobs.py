@@ -1,0 +1,98 @@
+"""jobs: jobs over several vendors, which process groups run instead of libraries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hccc.base.diagnostics import UserError
+from hccc.ir.collective import spelled
+from hccc.ir.job import Job
+from hccc.runtime.communicator.buffers import REDUCTIONS
+from hccc.runtime.communicator.errors import CommunicatorError
+from hccc.runtime.job.loaded import LoadedJob, MicroBatches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedJob:
+    """A job that groups may load. group: the name of the only group that has it; None: all have.
+    The rest is as of `Communicator.load`."""
+
+    job: Job
+    group: str | None
+    vendor: str | None = None
+    file: Path | str | None = None
+    micro_batches: MicroBatches = ()
+
+
+_ADDED: list[AddedJob] = []
+
+
+def add(job: AddedJob) -> None:
+    """Adds a job, which goes before those that were added earlier."""
+    _ADDED.insert(0, job)
+
+
+def additions() -> int:
+    """Returns how many jobs were added."""
+    return len(_ADDED)
+
+
+@dataclass(slots=True)
+class GroupJobs:
+    """The jobs of one communicator of a group, each loaded at its first call."""
+
+    group: str
+    n_ranks: int
+    _loaded: dict[AddedJob, LoadedJob] = field(default_factory=dict)
+
+    def fitting(self, collective: str, root: int) -> AddedJob | None:
+        """Returns the job of a call, the last one added that fits. root: -1 for none."""
+        for one in _ADDED:
+            c = one.job.collective
+            here = one.group in (None, self.group) and c.n_ranks == self.n_ranks
+            if here and spelled(collective) == (c.op, False) and (root < 0 or c.root == root):
+                return one
+        return None
+
+    def run(
+        self,
+        communicator: int,
+        rank: int,
+        collective: str,
+        root: int,
+        send: int,
+        receive: int,
+        count: int,
+        numbers: tuple[int, int],
+        timeout: float,
+        stream: int,
+    ) -> tuple[str, str] | None:
+        """Makes a call by the job that fits it: (its name, the error or ""); None: no job fits.
+
+        send, receive, stream: 0 for none; numbers: of the type and the reduction; timeout: seconds,
+        0 for no limit.
+        """
+        added = self.fitting(collective, root)
+        if added is None:
+            return None
+        name = added.job.name
+        if REDUCTIONS[numbers[1]] == "premul_sum":
+            return name, f"{name} is a job, and jobs have no premul_sum"
+        try:
+            if added not in self._loaded:
+                given = (added.job, added.vendor, added.file, added.micro_batches)
+                self._loaded[added] = LoadedJob(communicator, rank, *given)
+            words = (send or None, receive or None, count, *numbers, timeout, stream or None)
+            self._loaded[added].run(*words)
+        except CommunicatorError as error:
+            return name, error.text
+        except UserError as error:
+            return name, str(error)
+        return name, ""
+
+    def end(self) -> None:
+        """Ends the jobs; the second time nothing."""
+        for job in self._loaded.values():
+            job.end()
+        self._loaded.clear()
