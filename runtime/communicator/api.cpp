@@ -225,6 +225,16 @@ HCCC_API hcccResult_t hcccCommPlatform(hcccComm_t comm, const char **platform) {
   });
 }
 
+HCCC_API hcccResult_t hcccCommHosts(hcccComm_t comm, int *host_of_rank, int *any_device) {
+  return hccc::caught(comm, [&] {
+    hccc::check(comm);
+    hccc::check(host_of_rank, "the place of the hosts");
+    const std::vector<int> hosts = comm->of.hosts();
+    std::copy(hosts.begin(), hosts.end(), host_of_rank);
+    if (any_device) *any_device = comm->of.any_device();
+  });
+}
+
 HCCC_API hcccResult_t hcccCommLibrary(hcccComm_t comm, const char **name) {
   return hccc::caught(comm, [&] {
     hccc::check(comm);

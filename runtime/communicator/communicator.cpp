@@ -213,11 +213,14 @@ void Communicator::set_up(const TimeLeft &left) {
   made_.store(true, std::memory_order_release);
 }
 
-// Meets by the vendor's library that HCCC_VENDOR names, at all ranks alike, where each is a process.
+// Meets by the vendor's library that HCCC_VENDOR names, at all ranks alike, where each is a process. No library
+// serves ranks of several vendors: jobs do.
 void Communicator::set_up_vendor(const TimeLeft &left) {
   for (int r = 1; r < n_ranks_; ++r)
-    if (host_->vendor(r) != host_->vendor(0))
-      throw Error(hcccInvalidUsage, text_of("HCCC_VENDOR differs: at ranks 0 and %d", r));
+    if (host_->vendor(r) != host_->vendor(0)) {
+      HCCC_LOG(WARN, INIT, rank_, "HCCC_VENDOR differs at ranks 0 and %d: no vendor's library makes calls of all ranks", r);
+      return;
+    }
   if (!host_->vendor(0)) return;
   bool threads = false;
   for (int r = 0; r < n_ranks_; ++r)

@@ -103,6 +103,9 @@ class Communicator {
   Registrations &registrations() { return *registrations_; }
   // Registers a buffer; device memory is shared with the peers. Throws Error.
   void *register_buffer(void *at, size_t bytes);
+  // Returns the host of each rank, and whether some rank's memory is a device's.
+  std::vector<int> hosts() const;
+  bool any_device() const { return host_->any_device(); }
   // Return the target of libraries, and the device of the memory; null: memory of the host.
   const char *target() const { return host_->target(); }
   // Returns the scratch that a communicator of some of these ranks shares with this one.
@@ -151,7 +154,6 @@ class Communicator {
   bool makes(const Wanted &wanted) const;
   StandardLibrary standard(const Wanted &wanted) const;
   void provide(const Wanted &wanted, double timeout_s);
-  std::vector<int> hosts() const;
   bool first_of_host() const;
   void leave();
   void check_not_lost() const;

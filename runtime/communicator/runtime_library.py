@@ -77,6 +77,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "CommSetCut": (_P, ctypes.c_longlong, _INT),
     "CommCuDevice": (_P, _P),
     "CommPlatform": (_P, _P),
+    "CommHosts": (_P, _P, _P),
     "CommGatherBytes": (_P, _P, _SIZE),
     "CommQuery": (_P, _P, _P),
     "CommRegister": (_P, _P, _SIZE, _P),

@@ -34,7 +34,8 @@ int call_of_collective(const char *collective) {
 
 uint64_t VendorCalls::wish() {
   const std::string vendor = variable_of("HCCC_VENDOR");
-  if (vendor.empty() || vendor == "own") return 0;
+  const bool of_devices = vendor == "nccl" || vendor == "rccl";
+  if (vendor.empty() || vendor == "own" || of_devices) return 0;
   // The file may be elsewhere on another host.
   return std::hash<std::string>()(vendor) | 1;
 }

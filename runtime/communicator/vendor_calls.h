@@ -21,7 +21,8 @@ namespace hccc {
 
 class VendorCalls {
  public:
-  // Tells a vendor's library that HCCC_VENDOR and HCCC_VENDOR_LIBRARY ask for from others; 0: none.
+  // Tells a vendor's library that HCCC_VENDOR and HCCC_VENDOR_LIBRARY ask for from others; 0: none, or one
+  // that has no calls of the host's memory.
   static uint64_t wish();
   // Loads it and meets the other ranks, all of which have the same wish. Collective. Throws Error.
   VendorCalls(hccc_bootstrap *bootstrap, int rank, int n_ranks, const TimeLeft &left);

@@ -231,7 +231,7 @@ class Lanes {
   // Sends over the border, in pieces where either end may have memory of a device.
   void send(const hccc_job_task &t, const char *from, size_t bytes, const Made &made) {
     const auto one = [&](const char *at, size_t n) { must(hcccSend(at, n, hcccUint8, t.peer, border_, nullptr)); };
-    sent_.fetch_add(bytes, std::memory_order_relaxed);
+    if (!t.within) sent_.fetch_add(bytes, std::memory_order_relaxed);
     if (device_) return made().each(nullptr, from, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
     in_pieces(bytes, [&](size_t first, size_t n) { one(from + first, n); });
   }
@@ -310,14 +310,15 @@ class Lanes {
 }  // namespace hccc::job
 
 struct hccc_job {
-  explicit hccc_job(hccc::job::Joined &&with, std::vector<std::string> steps)
-      : joined(std::move(with)),
-        lanes(std::make_shared<hccc::job::Lanes>(joined, std::move(steps))) {}
+  hccc_job(const std::pair<std::shared_ptr<hccc::job::Joined>, hccc::job::Able> &with, std::vector<std::string> steps)
+      : joined(with.first),
+        able(with.second),
+        lanes(std::make_shared<hccc::job::Lanes>(*joined, std::move(steps))) {}
   ~hccc_job() {
     const bool left_behind = lanes->left_behind();
     lanes->end();
     for (std::thread &one : threads) left_behind ? one.detach() : one.join();
-    if (left_behind) joined.forget();  // a thread of the library may use them until the process ends
+    if (left_behind) joined->forget();  // a thread of the library may use them until the process ends
     for (Room *one : {&scratch, &arrived})
       if (!left_behind && one->at) hcccMemFree(one->at);
   }
@@ -327,11 +328,11 @@ struct hccc_job {
     size_t bytes = 0;
   };
 
-  hccc::job::Joined joined;
+  const std::shared_ptr<hccc::job::Joined> joined;
+  const hccc::job::Able able;
   const std::shared_ptr<hccc::job::Lanes> lanes;
   std::vector<std::thread> threads;
   Room scratch, arrived;
-  double timeout = -1;  // that was set last; -1: none was
   std::string error;
 };
 
@@ -345,15 +346,6 @@ hcccResult_t caught(hccc_job *job, const Body &body) {
     thread_error() = text;
     return code;
   });
-}
-
-void set_timeout(hccc_job &job, double timeout) {
-  if (timeout == job.timeout) return;
-  const double later = timeout > 0 ? timeout + LATER_S : 0;
-  must(hcccCommSetTimeout(job.joined.border, later));
-  if (job.joined.comm && job.joined.vendor->set_timeout(job.joined.comm, later) != hcccSuccess)
-    throw Error(hcccInvalidArgument, job.joined.vendor->last_error());
-  job.timeout = timeout;
 }
 
 char *provided(hccc_job::Room &room, size_t bytes, const Device &device) {
@@ -375,12 +367,12 @@ void follow(const hccc_job &job, hcccrtStream_t stream, double timeout) {
   const TimeLeft left(timeout);
   Pieces::wait(stream, [&] {
     if (left.over()) throw Error(hcccTimeout, text_of("the stream is not done after %g s", timeout));
-    return job.joined.border->of.failure().code() == hcccSuccess;
+    return job.joined->border->of.failure().code() == hcccSuccess;
   });
 }
 
 void divide(const hccc_job &job, void *receive, size_t count, size_t size, Divide by, int n) {
-  if (!job.joined.device) return by(receive, count, n);
+  if (!job.joined->device) return by(receive, count, n);
   const MemoryOn here{Device()};
   Pieces pieces;
   char *const at = static_cast<char *>(receive);
@@ -394,10 +386,10 @@ void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, voi
   Call call;
   call.schedule = &schedule, call.type = type, call.op = op == hcccAvg ? hcccSum : op;
   call.combine = combine_of(type, op);
-  job.joined.check(type, call.op, call.combine != nullptr);
+  job.able.check(type, call.op, call.combine != nullptr);
   call.size = static_cast<size_t>(bytes_of_type(type));
-  set_timeout(job, timeout);
-  const std::optional<Device> &device = job.joined.device;
+  job.joined->set_timeout(timeout > 0 ? timeout + LATER_S : 0);
+  const std::optional<Device> &device = job.joined->device;
   std::optional<OnDevice> there;
   if (device) there.emplace(*device);
   const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
@@ -420,7 +412,8 @@ void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, voi
 HCCC_API hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc_job_given *given) {
   return hccc::job::caught(nullptr, [&] {
     std::vector<std::string> steps(given->steps, given->steps + given->n_steps);
-    *made = new hccc_job(hccc::job::joined(comm, *given), std::move(steps));
+    const auto beside = given->beside ? given->beside->joined : nullptr;
+    *made = new hccc_job(hccc::job::joined(comm, *given, beside), std::move(steps));
   });
 }
 
@@ -430,7 +423,7 @@ HCCC_API hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *sched
 }
 
 HCCC_API hcccResult_t hccc_job_gather(hccc_job *job, void *data, size_t bytes_each) {
-  return hccc::job::caught(job, [&] { hccc::job::must(hcccCommGatherBytes(job->joined.border, data, bytes_each)); });
+  return hccc::job::caught(job, [&] { hccc::job::must(hcccCommGatherBytes(job->joined->border, data, bytes_each)); });
 }
 
 HCCC_API const char *hccc_job_error(const hccc_job *job) { return job->error.c_str(); }

@@ -18,6 +18,7 @@ struct Told {
   char id[HCCC_VENDOR_ID_BYTES];
   bool can[hcccNumTypes * hcccNumOps];
   bool on_device;
+  bool beside;  // whether it shares another job's communicators
 };
 
 template <size_t n>
@@ -39,6 +40,19 @@ std::vector<Told> told_by_all(hcccComm_t comm, const Told &own) {
   return all;
 }
 
+// Returns why a library cannot make a job's calls in this rank's memory; "": it can.
+std::string objection(const hccc_job_given &given, const hccc_vendor &vendor, const Device *device) {
+  const bool own = !strcmp(vendor.engine, "own"), streams = vendor.flags & HCCC_VENDOR_STREAM;
+  if (given.n_members < 2) return "";
+  if (device && own && given.calls >> HCCC_VENDOR_SEND & 1)
+    return std::string("hccc's own plans send no memory of ") + device->name() + " to one rank, as the job's steps do";
+  if (device && !own && !streams)
+    return std::string(vendor.name) + " works in memory of the host, and this rank's is " + device->name() + "'s";
+  if (!device && streams)
+    return std::string(vendor.name) + " works in memory of a device, and this rank's is the host's (HCCC_HEAP)";
+  return "";
+}
+
 // Loads the library of this rank's vendor cluster. Returns null, and why, where it cannot.
 const hccc_vendor *loaded(const hccc_job_given &given, const Device *device, std::string &why) {
   const hccc_vendor *vendor = given.table;
@@ -47,14 +61,7 @@ const hccc_vendor *loaded(const hccc_job_given &given, const Device *device, std
     why = hccc_vendor_error();
     return nullptr;
   }
-  const bool own = !strcmp(vendor->engine, "own"), streams = vendor->flags & HCCC_VENDOR_STREAM;
-  if (!several) return vendor;
-  if (device && own && given.calls >> HCCC_VENDOR_SEND & 1)
-    why = std::string("hccc's own plans send no memory of ") + device->name() + " to one rank, as the job's steps do";
-  else if (device && !own && !streams)
-    why = std::string(vendor->name) + " works in memory of the host, and this rank's is " + device->name() + "'s";
-  else if (!device && streams)
-    why = std::string(vendor->name) + " works in memory of a device, and this rank's is the host's (HCCC_HEAP)";
+  why = objection(given, *vendor, device);
   return why.empty() ? vendor : nullptr;
 }
 
@@ -63,6 +70,9 @@ void check_alike(const std::vector<Told> &all, const hccc_job_given &given) {
   for (size_t r = 1; r < all.size(); ++r)
     if (memcmp(all[r].digest, all[0].digest, sizeof all[0].digest))
       throw Error(hcccInvalidUsage, text_of("rank %zu loads another job than rank 0", r));
+  for (size_t r = 1; r < all.size(); ++r)
+    if (all[r].beside != all[0].beside)
+      throw Error(hcccInvalidUsage, text_of("ranks 0 and %zu differ in whether the job shares another's communicators", r));
   const int first = given.members[0];
   for (int k = 1; k < given.n_members; ++k)
     if (const int r = given.members[k]; strcmp(at(r).vendor, at(first).vendor))
@@ -92,7 +102,15 @@ Joined::~Joined() {
   if (border) hcccCommDestroy(border);
 }
 
-void Joined::check(hcccDataType_t type, hcccRedOp_t op, bool known) const {
+void Joined::set_timeout(double seconds) {
+  if (seconds == timeout) return;
+  must(hcccCommSetTimeout(border, seconds));
+  if (comm && vendor->set_timeout(comm, seconds) != hcccSuccess)
+    throw Error(hcccInvalidArgument, vendor->last_error());
+  timeout = seconds;
+}
+
+void Able::check(hcccDataType_t type, hcccRedOp_t op, bool known) const {
   if (known && can[static_cast<size_t>(type * hcccNumOps + op)]) return;
   const char *const name = name_of_type(type), *const reduction = name_of_op(op);
   const std::string what = reduces ? text_of("no %s of %s", reduction ? reduction : "such reduction", name ? name : "?")
@@ -100,22 +118,18 @@ void Joined::check(hcccDataType_t type, hcccRedOp_t op, bool known) const {
   throw Error(hcccInvalidArgument, (known ? "a library of the job has " : "a job has ") + what);
 }
 
-Joined joined(hcccComm_t comm, const hccc_job_given &given) {
-  Told own{};
-  memcpy(own.digest, given.digest, sizeof own.digest);
-  Joined made;
-  constexpr uint32_t reducing = 1u << HCCC_VENDOR_ALL_REDUCE | 1u << HCCC_VENDOR_REDUCE | 1u << HCCC_VENDOR_REDUCE_SCATTER;
-  made.reduces = given.calls & reducing;
+// Makes the communicators of a job. `own` gets what this rank tells, with why it cannot.
+std::shared_ptr<Joined> communicators(hcccComm_t comm, const hccc_job_given &given, Told &own) {
+  const auto made = std::make_shared<Joined>();
   std::string why = given.failed;
-  if (const Device *device = comm->of.device()) made.device = *device;
+  if (const Device *device = comm->of.device()) made->device = *device;
   std::optional<OnDevice> there;
-  if (made.device) there.emplace(*made.device);
-  if (why.empty()) made.vendor = loaded(given, comm->of.device(), why);
-  own.on_device = made.device.has_value();
-  put(own.vendor, given.vendor);
+  if (made->device) there.emplace(*made->device);
+  if (why.empty()) made->vendor = loaded(given, comm->of.device(), why);
+  own.on_device = made->device.has_value();
   const int first = given.members[0];
   const bool is_first = comm->of.rank() == first, several = given.n_members > 1;
-  if (made.vendor && several && is_first) {
+  if (made->vendor && several && is_first) {
     const std::vector<int> members(given.members, given.members + given.n_members);
     hccc_unique_id id;
     hccc_bootstrap_error error{};
@@ -125,23 +139,47 @@ Joined joined(hcccComm_t comm, const hccc_job_given &given) {
   put(own.failed, why);
   const std::vector<Told> all = told_by_all(comm, own);
   check_alike(all, given);
-  for (const Told &one : all) made.in_pieces |= one.on_device;
+  for (const Told &one : all) made->in_pieces |= one.on_device;
   {
     const MemoryOn host{Device()};
-    must(hcccCommSplit(comm, 0, comm->of.rank(), &made.border, nullptr));
+    must(hcccCommSplit(comm, 0, comm->of.rank(), &made->border, nullptr));
   }
   if (several) {
+    const MemoryOn here(made->device.value_or(Device()));
     int me = 0;
     while (given.members[me] != comm->of.rank()) ++me;
     const char *const id = all[static_cast<size_t>(first)].id;
-    if (made.vendor->init_rank(&made.comm, given.n_members, id, me, timeout_of_environment()) != hcccSuccess)
-      put(own.failed, std::string(made.vendor->name) + ": " + made.vendor->last_error());
+    if (made->vendor->init_rank(&made->comm, given.n_members, id, me, timeout_of_environment()) != hcccSuccess)
+      put(own.failed, std::string(made->vendor->name) + ": " + made->vendor->last_error());
   }
-  set_can(own, given, *made.vendor);
-  made.can.set();
-  for (const Told &one : told_by_all(comm, own))
-    for (size_t i = 0; i < made.can.size(); ++i) made.can[i] = made.can[i] && one.can[i];
   return made;
+}
+
+// Has all ranks agree on a job beside another, whose communicators it shares.
+void agree(hcccComm_t comm, const hccc_job_given &given, const Joined &beside, Told &own) {
+  std::string why = given.failed;
+  if (why.empty()) why = objection(given, *beside.vendor, comm->of.device());
+  put(own.failed, why);
+  check_alike(told_by_all(comm, own), given);
+}
+
+std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const hccc_job_given &given,
+                                                const std::shared_ptr<Joined> &beside) {
+  Told own{};
+  memcpy(own.digest, given.digest, sizeof own.digest);
+  own.beside = beside != nullptr;
+  put(own.vendor, given.vendor);
+  std::shared_ptr<Joined> made = beside;
+  if (beside) agree(comm, given, *beside, own);
+  else made = communicators(comm, given, own);
+  constexpr uint32_t reducing = 1u << HCCC_VENDOR_ALL_REDUCE | 1u << HCCC_VENDOR_REDUCE | 1u << HCCC_VENDOR_REDUCE_SCATTER;
+  Able able;
+  able.reduces = given.calls & reducing;
+  set_can(own, given, *made->vendor);
+  able.can.set();
+  for (const Told &one : told_by_all(comm, own))
+    for (size_t i = 0; i < able.can.size(); ++i) able.can[i] = able.can[i] && one.can[i];
+  return {made, able};
 }
 
 }  // namespace hccc::job

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bitset>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -29,31 +30,36 @@ class MemoryOn {
 
 using Can = std::bitset<hcccNumTypes * hcccNumOps>;
 
+// Communicators, which jobs over the same vendor clusters share.
 struct Joined {
   Joined() = default;
-  Joined(Joined &&other) noexcept { *this = std::move(other); }
-  Joined &operator=(Joined &&other) noexcept {
-    std::swap(border, other.border), std::swap(comm, other.comm);
-    vendor = other.vendor, can = other.can, reduces = other.reduces;
-    device = other.device, in_pieces = other.in_pieces;
-    return *this;
-  }
+  Joined(const Joined &) = delete;
+  Joined &operator=(const Joined &) = delete;
   ~Joined();
   void forget() { border = nullptr, comm = nullptr; }
-  // Throws Error where some rank's library does not do a call of a type and a reduction.
-  void check(hcccDataType_t type, hcccRedOp_t op, bool known) const;
+  void set_timeout(double seconds);
 
   hcccComm_t border = nullptr;       // of all ranks, for copies over borders
   hccc_vendor_comm *comm = nullptr;  // of the vendor cluster; null: it has one rank
   const hccc_vendor *vendor = nullptr;
-  Can can;
-  bool reduces = false;
+  double timeout = -1;  // that was set last; -1: none was
   std::optional<Device> device;  // of this rank's memory; none: the host
   bool in_pieces = false;        // what crosses a border: some rank has memory of a device
 };
 
-// Lets all ranks of a communicator join. Throws Error, at every rank where one fails.
-Joined joined(hcccComm_t comm, const hccc_job_given &given);
+// What the libraries of all ranks can of a job.
+struct Able {
+  // Throws Error where some rank's library does not do a call of a type and a reduction.
+  void check(hcccDataType_t type, hcccRedOp_t op, bool known) const;
+
+  Can can;
+  bool reduces = false;
+};
+
+// Lets all ranks of a communicator join. beside: of a job whose communicators are shared; null: none. Throws
+// Error, at every rank where one fails.
+std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const hccc_job_given &given,
+                                                const std::shared_ptr<Joined> &beside);
 
 // Throws Error for a result of hccc_runtime.h that is one.
 void must(hcccResult_t result);

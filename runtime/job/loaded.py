@@ -21,6 +21,7 @@ from hccc.ir.job import Job, JobOp, check, lines
 from hccc.runtime.c_library import text_of
 from hccc.runtime.communicator.buffers import TYPES
 from hccc.runtime.communicator.errors import CommunicatorError, Result
+from hccc.runtime.communicator.errors import check as check_result
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.job.schedule import JobSchedule, schedule
 from hccc.runtime.layout import DTYPES
@@ -74,6 +75,7 @@ class _Given(ctypes.Structure):
         ("digest", ctypes.c_char_p),
         ("steps", ctypes.POINTER(ctypes.c_char_p)),
         ("n_steps", ctypes.c_int64),
+        ("beside", ctypes.c_void_p),
     )
 
 
@@ -115,9 +117,12 @@ class LoadedJob:
 
     vendor: of this rank's library, else HCCC_VENDOR's, else `own`; file: of the library; table: the
     address of an hccc_vendor instead of both; lanes: False for all tasks one after another;
-    micro_batches: none for those that are found by the first calls of each size. All ranks make it.
-    Raises CommunicatorError at every rank where one cannot, UserError E208 for a job that is not
-    sound.
+    micro_batches: none for those that are found by the first calls of each size; beside: a job over
+    the same vendor clusters with the same library, whose communicators it shares: no two calls of
+    theirs are made at once.
+
+    All ranks make it. Raises CommunicatorError at every rank where one cannot, UserError E208 for a
+    job that is not sound.
     """
 
     def __init__(
@@ -130,6 +135,7 @@ class LoadedJob:
         micro_batches: MicroBatches = (),
         table: int | None = None,
         lanes: bool = True,
+        beside: LoadedJob | None = None,
     ) -> None:
         if problems := check(job):
             raise fail("E208", f"{job.name}: {problems[0]}")
@@ -145,6 +151,10 @@ class LoadedJob:
         for op in set(job.steps["op"].tolist()):
             calls |= _CALLS[JobOp(op)]
         vendor = vendor or os.environ.get("HCCC_VENDOR") or OWN
+        # Kernels of hccc's own send nothing of a device's memory to one rank.
+        self._messages = table is None and vendor == OWN and _on_device(communicator)
+        if self._messages:
+            calls &= ~_SEND
         failed = ""
         try:
             file = library_file(vendor, file) if len(members) > 1 else None
@@ -161,6 +171,7 @@ class LoadedJob:
             _digest(job, micro_batches),
             (ctypes.c_char_p * len(steps))(*steps),
             len(steps),
+            beside and beside._handle,
         )
         handle = ctypes.c_void_p()
         made = library().call("_job_make", ctypes.byref(handle), communicator, ctypes.byref(given))
@@ -283,12 +294,19 @@ class LoadedJob:
         found = self._schedules.get(key)
         if found is None:
             found = self._schedules[key] = _bound(
-                schedule(self.job, self._rank, *key, lanes=self._lanes), self.job
+                schedule(self.job, self._rank, *key, self._lanes, self._messages), self.job
             )
             if len(self._schedules) > _KEPT:
                 self._schedules.popitem(last=False)
         self._schedules.move_to_end(key)
         return found
+
+
+def _on_device(communicator: int) -> bool:
+    """Tells whether a communicator's memory is a device's."""
+    name = ctypes.c_char_p()
+    check_result(library().call("CommPlatform", communicator, ctypes.byref(name)))
+    return name.value != b"cpu"
 
 
 def _bound(made: JobSchedule, job: Job) -> _Bound:

@@ -29,7 +29,7 @@ from hccc.ir.job_order import order
 
 # hccc_job_task and hccc_job_wait of hccc_job.h.
 TASK = np.dtype(
-    [(name, "i4") for name in ("kind", "step", "peer", "group", "from", "with", "to", "reserved")]
+    [(name, "i4") for name in ("kind", "step", "peer", "group", "from", "with", "to", "within")]
     + [(name, "i8") for name in ("from_at", "with_at", "to_at", "count", "first_wait", "n_waits")]
 )
 WAIT = np.dtype([("lane", "i4"), ("tasks", "i4")])
@@ -97,11 +97,18 @@ class _Span:
 
 
 def schedule(
-    job: Job, rank: int, count: int, batches: int, in_place: bool, lanes: bool = True
+    job: Job,
+    rank: int,
+    count: int,
+    batches: int,
+    in_place: bool,
+    lanes: bool = True,
+    messages: bool = False,
 ) -> JobSchedule:
     """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block; lanes: False
-    for all tasks in one, an ordered list."""
-    made = _RankTasks(job, rank, count, batches, in_place, lanes)
+    for all tasks in one, an ordered list; messages: whether what a rank of the vendor cluster sends
+    to another goes as over a border, as its library has no sends."""
+    made = _RankTasks(job, rank, count, batches, in_place, lanes or messages, messages)
     for task in order(job, batches):
         made.do(task.wave, task.batch, task.step)
     made.finish()
@@ -112,13 +119,20 @@ class _RankTasks:
     """The tasks of a rank, made in order."""
 
     def __init__(
-        self, job: Job, rank: int, count: int, batches: int, in_place: bool, lanes: bool
+        self,
+        job: Job,
+        rank: int,
+        count: int,
+        batches: int,
+        in_place: bool,
+        lanes: bool,
+        messages: bool,
     ) -> None:
         self._job, self._rank, self._count, self._batches = job, rank, count, batches
         c, v = job.collective, job.clusters
         self._own = int(v.of_ranks()[rank])
         self._members = v.members(self._own)
-        self._in_place, self._several = in_place, lanes
+        self._in_place, self._several, self._no_sends = in_place, lanes, messages
         cuts, self._per = v.cuts(), c.chunks_per_block
         self._cuts = [(cut.numerator, cut.denominator) for cut in cuts]
         self._pieces = len(cuts) - 1
@@ -231,16 +245,30 @@ class _RankTasks:
                 self._add(0, Kind.COPY, begin, self._work(span), length, writes=[span])
 
     def _pass(self, source: int, target: int, span: _Span) -> None:
-        """Passes pieces between two ranks of the vendor cluster, by its library."""
+        """Passes pieces between two ranks of the vendor cluster, by its library or as messages."""
         if source == target or self._rank not in (source, target):
             return
         length = self._length(span)
-        if self._rank == source:
+        if self._no_sends:
+            self._message(source, target, span, length)
+        elif self._rank == source:
             at, peer = self._read(span), self._members.index(target)
             self._add(0, Kind.SEND, at, _HERE, length, peer=peer, reads=[span])
         else:
             to, peer = self._work(span), self._members.index(source)
             self._add(0, Kind.RECEIVE, _HERE, to, length, peer=peer, writes=[span])
+
+    def _message(self, source: int, target: int, span: _Span, length: int) -> None:
+        if self._rank == source:
+            lane, at = self._lane(target, out=True), self._read(span)
+            self._add(
+                lane, Kind.HOP_SEND, at, _HERE, length, peer=target, reads=[span], within=True
+            )
+        else:
+            lane, to = self._lane(source, out=False), self._work(span)
+            self._add(
+                lane, Kind.HOP_RECEIVE, _HERE, to, length, peer=source, writes=[span], within=True
+            )
 
     def _hop(
         self, whole: _Span, src: int, dst: int, sender: int, receiver: int, reduces: bool
@@ -391,6 +419,7 @@ class _RankTasks:
         peer: int = 0,
         reads: Iterable[_Span] = (),
         writes: Iterable[_Span] = (),
+        within: bool = False,
     ) -> _Done | None:
         """Adds a task, with waits for what wrote or uses its pieces; none without elements."""
         if not length:
@@ -405,7 +434,7 @@ class _RankTasks:
                 waits[other] = max(waits.get(other, 0), task + 1)
         # In an ordered list nothing goes together: what comes between would wait.
         group = self._group if self._several else len(self._lanes[lane]) + 1
-        row = [kind, self._step, peer, group, at[0], with_[0], to[0], 0]
+        row = [kind, self._step, peer, group, at[0], with_[0], to[0], int(within)]
         row += [at[1], with_[1], to[1], length, 0, len(waits)]
         done = (lane, len(self._lanes[lane]))
         self._lanes[lane].append(row)

@@ -301,8 +301,8 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
             job = self._find.job(name, root)
             if job is not None and job not in self._seen:
                 self._seen.add(job)
-                words = {"vendor": job.vendor, "file": job.file}
-                self._comm.load(job.job, **words, micro_batches=job.micro_batches)
+                vendor, file, cut = job.vendor, job.file, job.micro_batches
+                self._comm.load(job.job, vendor=vendor, file=file, micro_batches=cut)
             number = TYPES.index(_name(dtype))
             for path in self._find(name, root, number, REDUCTIONS.index(op) if op else -1):
                 self._comm.load(Path(path))

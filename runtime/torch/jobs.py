@@ -11,6 +11,7 @@ from hccc.ir.job import Job
 from hccc.runtime.communicator.buffers import REDUCTIONS
 from hccc.runtime.communicator.errors import CommunicatorError
 from hccc.runtime.job.loaded import LoadedJob, MicroBatches
+from hccc.runtime.job.standard import StandardJobs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +46,8 @@ class GroupJobs:
     group: str
     n_ranks: int
     _loaded: dict[AddedJob, LoadedJob] = field(default_factory=dict)
+    _standard: StandardJobs | None = None
+    _asked: bool = False  # whether there are standard jobs
 
     def fitting(self, collective: str, root: int) -> AddedJob | None:
         """Returns the job of a call, the last one added that fits. root: -1 for none."""
@@ -73,26 +76,42 @@ class GroupJobs:
         send, receive, stream: 0 for none; numbers: of the type and the reduction; timeout: seconds,
         0 for no limit.
         """
-        added = self.fitting(collective, root)
-        if added is None:
-            return None
-        name = added.job.name
-        if REDUCTIONS[numbers[1]] == "premul_sum":
-            return name, f"{name} is a job, and jobs have no premul_sum"
+        words = (send or None, receive or None, count, *numbers, timeout, stream or None)
+        added, name = self.fitting(collective, root), ""
         try:
-            if added not in self._loaded:
-                given = (added.job, added.vendor, added.file, added.micro_batches)
-                self._loaded[added] = LoadedJob(communicator, rank, *given)
-            words = (send or None, receive or None, count, *numbers, timeout, stream or None)
-            self._loaded[added].run(*words)
+            if added is None:
+                job = self._made(communicator, rank, collective, root)
+                if job is None:
+                    return None
+            else:
+                if added not in self._loaded:
+                    given = (added.job, added.vendor, added.file, added.micro_batches)
+                    self._loaded[added] = LoadedJob(communicator, rank, *given)
+                job = self._loaded[added]
+            name = job.job.name
+            if REDUCTIONS[numbers[1]] == "premul_sum":
+                return name, f"{name} is a job, and jobs have no premul_sum"
+            job.run(*words)
         except CommunicatorError as error:
             return name, error.text
         except UserError as error:
             return name, str(error)
         return name, ""
 
+    def _made(self, communicator: int, rank: int, collective: str, root: int) -> LoadedJob | None:
+        """Returns the job that is made for a call where no kernels serve it."""
+        if not self._asked:
+            self._standard = StandardJobs.of(communicator, rank, self.n_ranks)
+            self._asked = True
+        found = spelled(collective)
+        if self._standard is None or found is None or found[1]:
+            return None
+        return self._standard.job(found[0], root)
+
     def end(self) -> None:
         """Ends the jobs; the second time nothing."""
         for job in self._loaded.values():
             job.end()
         self._loaded.clear()
+        if self._standard is not None:
+            self._standard.end()

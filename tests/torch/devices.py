@@ -19,7 +19,7 @@ from hccc.ir.collective import OpType
 from hccc.ir.job import vendor_clusters
 from hccc.runtime.torch.extension import build, extension, loaded
 from hccc.runtime.torch.installed import torch
-from hccc.synth.builtin.hetccl import OPS, hetccl
+from hccc.synth.builtin.hetccl import hetccl
 
 dist: Any = torch.distributed
 FUNCTIONAL = import_module("torch.distributed._functional_collectives")
@@ -31,29 +31,21 @@ Op = dist.ReduceOp
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Makes a group of both kinds of memory, whose first call on the device has been made. With
-    HCCC_TEST_APART each rank is on a host of its own, and has jobs."""
+    """Makes a group of both kinds of memory, whose first call on the device has been made.
+    HCCC_TEST_APART: hosts and vendors of ranks, `a nccl, b own`."""
     torch.set_num_threads(1)
     torch.utils.rename_privateuse1_backend("standin")
     STANDIN.open(os.environ["HCCC_CUDA_LIBRARY"])
     torch._register_device_module("standin", STANDIN)
     extension().set_platform("standin", "cuda")
-    if apart := "HCCC_TEST_APART" in os.environ:
-        os.environ["HCCC_HOST_ID"] = f"host{os.environ['RANK']}"
+    if apart := os.environ.get("HCCC_TEST_APART"):
+        host, vendor = apart.split(", ")[int(os.environ["RANK"])].split()
+        os.environ.update(HCCC_HOST_ID=host, HCCC_VENDOR=vendor)
     dist.init_process_group("cpu:hccc,standin:hccc")
-    if apart:
-        for op in OPS:  # roots are those of the cases
-            _load_job(op, {OpType.BROADCAST: 1, OpType.REDUCE: 1}.get(op, 0))
     dist.all_reduce(_zeros(1))
     yield
     STANDIN.release()
     dist.destroy_process_group()
-
-
-def _load_job(op: OpType, root: int = 0, group: Any = None) -> None:
-    """Has a group run a job over vendor clusters of one rank."""
-    v = vendor_clusters([(f"rank {k}", [k], [k], [1]) for k in range(dist.get_world_size())])
-    hccc.torch.load(hetccl(v, op, root), group, micro_batches=[(0, 2)])
 
 
 def _zeros(*shape: int, dtype: Any = torch.float32) -> Any:
@@ -314,9 +306,10 @@ def functional() -> None:
 def by_jobs() -> None:
     """Checks calls of jobs over vendor clusters of one rank, which wait for the current stream."""
     n, r, every = dist.get_world_size(), dist.get_rank(), _all()
+    v = vendor_clusters([(f"rank {k}", [k], [k], [1]) for k in range(n)])
     group = dist.new_group()
     for op in (OpType.ALLREDUCE, OpType.ALLGATHER):
-        _load_job(op, group=group)
+        hccc.torch.load(hetccl(v, op), group, micro_batches=[(0, 2)])
     x = _late(r + 1)
     threading.Timer(0.2, STANDIN.release).start()
     dist.all_reduce(x, group=group)
@@ -335,13 +328,20 @@ def by_jobs() -> None:
     dist.destroy_process_group(group)
 
 
-def only_jobs() -> None:
-    """Checks that a call which no job does is refused where devices are on several hosts."""
-    with pytest.raises(dist.DistBackendError, match="they are on different hosts"):
-        dist.broadcast(_zeros(3), 0)
+def several_vendors() -> None:
+    """Checks that a group makes jobs by itself: ranks 0 and 1 have NCCL on one host, rank 2 nothing
+    on another. What hccc's kernels do not serve is refused, and the group goes on."""
+    n, r = dist.get_world_size(), dist.get_rank()
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(_zeros(3))
+        dist.broadcast(_zeros(3), 2)
+    names = {event.key for event in profile.key_averages()}
+    assert {"hccc:by hetccl_allreduce", "hccc:by hetccl_broadcast"} <= names
+    with pytest.raises(dist.DistBackendError, match="that does Allgatherv"):
+        dist.all_gather([_zeros(s + 1) for s in range(n)], _zeros(r + 1))
     x = _zeros(3) + 1
     dist.all_reduce(x)
-    assert x.tolist() == [float(dist.get_world_size())] * 3
+    assert x.tolist() == [float(n)] * 3
 
 
 def killed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,14 +47,10 @@ def joined() -> Iterator[None]:
 
 def all_reduce() -> None:
     """Checks what MPICH and gloo both have; the types that MPICH lacks are refused."""
-    for shape, dtype in (
-        ((1000,), torch.float32),
-        ((3, 5), torch.int64),
-        ((70_001,), torch.double),
-    ):
+    given = [((1000,), torch.float32), ((3, 5), torch.int64), ((70_001,), torch.double)]
+    for shape, dtype in given:
         for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
-            whole = cases._random(*shape, dtype=dtype)
-            cases._equal(lambda x=whole, op=op: _reduced(x.clone(), op))
+            cases._equal(partial(_reduced, cases._random(*shape, dtype=dtype), op))
     x = torch.full((7,), float(dist.get_rank()))
     dist.all_reduce(x, dist.ReduceOp.AVG)
     assert x.tolist() == [1.0] * 7
@@ -61,7 +58,8 @@ def all_reduce() -> None:
         dist.all_reduce(torch.ones(3, dtype=torch.bfloat16))
 
 
-def _reduced(x: Any, op: Any) -> tuple[cases.Call, Any]:
+def _reduced(given: Any, op: Any) -> tuple[cases.Call, Any]:
+    x = given.clone()
     return lambda group, later: dist.all_reduce(x, op, group, later), x
 
 

@@ -16,6 +16,9 @@ from tests.communicator import cuda
 from tests.communicator.test_hosts import HOSTS
 from tests.torch.job import needs_torch, outputs, run
 from tests.torch.libraries import environment
+from tests.vendor.conftest import stand_in
+
+__all__ = ["stand_in"]  # a fixture
 
 
 def _built_for_cuda() -> bool:
@@ -56,11 +59,13 @@ def test_tensors_of_a_device(n: int, tmp_path: Path) -> None:
     run(n, "devices", CASES, _environment(n, tmp_path))
 
 
-def test_devices_of_several_hosts_have_jobs(tmp_path: Path) -> None:
-    """What no job does is refused: standard collectives of devices are those of one host."""
-    variables = {**_environment(2, tmp_path), **HOSTS, "HCCC_TEST_APART": "1"}
-    cases = ("collectives", "more_collectives", "messages", "coalesced", "both", "ddp")
-    run(2, "devices", (*cases, "functional", "only_jobs"), variables)
+@pytest.mark.parametrize("apart", ["a nccl, a nccl, b own", "a own, a own, b own"])
+def test_devices_of_several_hosts_have_jobs(apart: str, stand_in: str, tmp_path: Path) -> None:
+    """Groups make them by themselves, over NCCL and over hccc's own kernels."""
+    variables = {**_environment(3, tmp_path), **HOSTS, "HCCC_TEST_APART": apart}
+    cases = ("collectives", "messages", "coalesced", "both", "ddp", "functional", "several_vendors")
+    libraries = {"HCCC_LIBRARIES": "", "HCCC_STANDARD": "1", "HCCC_VENDOR_LIBRARY": stand_in}
+    run(3, "devices", cases, {**variables, **libraries})
 
 
 def test_a_killed_rank_is_named(tmp_path: Path) -> None:

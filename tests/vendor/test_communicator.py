@@ -97,10 +97,14 @@ def _nothing(c: Communicator) -> Any:
     return c.rank
 
 
-def test_ranks_ask_for_one_vendor() -> None:
-    """A variable at one rank is an error at all."""
-    found = world.run(2, _nothing, of_rank=lambda r: {"HCCC_VENDOR": "mpich"} if r else {})
-    assert [one.text for one in found] == ["HCCC_VENDOR differs: at ranks 0 and 1"] * 2
+def test_ranks_of_several_vendors_have_none(tmp_path: Path) -> None:
+    """No library serves all of them, which is said; none is looked for."""
+    more = {"HCCC_DEBUG": "WARN", "HCCC_DEBUG_FILE": str(tmp_path / "log.%p")}
+    of_rank: list[dict[str, str]] = [{}, _environment("/nowhere"), {"HCCC_VENDOR": "nccl"}]
+    assert world.run(3, _nothing, of_rank=of_rank.__getitem__, environment=more) == [0, 1, 2]
+    logs = [file.read_text() for file in tmp_path.iterdir()]
+    said = "HCCC_VENDOR differs at ranks 0 and 1: no vendor's library makes calls of all ranks"
+    assert [said in log for log in logs] == [True] * 3
 
 
 def test_a_vendor_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:

@@ -207,6 +207,9 @@ hcccResult_t hcccCommUserRank(hcccComm_t comm, int *rank);
 hcccResult_t hcccCommCuDevice(hcccComm_t comm, int *device);
 /* Returns the platform of its libraries: "cpu", "cuda" or "hip". */
 hcccResult_t hcccCommPlatform(hcccComm_t comm, const char **platform);
+/* Returns the host of each rank, numbered in the order of their lowest ranks, and, unless it is null,
+ * whether some rank's memory is a device's. */
+hcccResult_t hcccCommHosts(hcccComm_t comm, int *host_of_rank, int *any_device);
 /* Returns the name of the library that its last collective ran by, as HCCC_DEBUG=INFO reports it of
  * each; "" before the first. It lives as long as the communicator. */
 hcccResult_t hcccCommLibrary(hcccComm_t comm, const char **name);

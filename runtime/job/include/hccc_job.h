@@ -28,7 +28,7 @@ typedef enum {
   HCCC_JOB_ALL_GATHER = 3,
   HCCC_JOB_SEND = 4,
   HCCC_JOB_RECEIVE = 5,
-  HCCC_JOB_HOP_SEND = 6, /* over the border */
+  HCCC_JOB_HOP_SEND = 6, /* over the border, or a message within the vendor cluster */
   HCCC_JOB_HOP_RECEIVE = 7,
   HCCC_JOB_ADD = 8, /* reduces two places to a third */
   HCCC_JOB_COPY = 9
@@ -38,11 +38,12 @@ typedef enum {
 enum { HCCC_JOB_INPUT = 0, HCCC_JOB_OUTPUT = 1, HCCC_JOB_SCRATCH = 2, HCCC_JOB_ARRIVED = 3, HCCC_JOB_NOWHERE = 4 };
 
 /* A place is a buffer and an element of it. count: elements, of a block in REDUCE_SCATTER and ALL_GATHER.
- * peer: a rank of the vendor's communicator, of a hop the communicator's. group: sends and receives of
+ * peer: a rank of the vendor's communicator, of a hop the communicator's. within: whether
+ * a hop stays within the vendor cluster. group: sends and receives of
  * the library that follow each other with one number go on together. */
 typedef struct hccc_job_task {
   int32_t kind, step, peer, group;
-  int32_t from, with, to, reserved;
+  int32_t from, with, to, within;
   int64_t from_at, with_at, to_at, count;
   int64_t first_wait, n_waits;
 } hccc_job_task;
@@ -65,7 +66,8 @@ typedef struct hccc_job hccc_job;
 
 /* What a rank gives to make a job. table: of its library, null: that of `vendor`; members: the ranks of its vendor cluster, in the order of the
  * library's; digest: of the Job, the same at all ranks; calls: bits of HCCC_VENDOR_ALL_REDUCE and so on,
- * of those that the job makes; steps: the text of each, for errors. */
+ * of those that the job makes; steps: the text of each, for errors. beside: a job over the same vendor clusters, whose
+ * communicators it shares, so that no two calls of the two are made at once; null: it gets its own. */
 #define HCCC_JOB_DIGEST_BYTES 16
 typedef struct hccc_job_given {
   const hccc_vendor *table;
@@ -77,6 +79,7 @@ typedef struct hccc_job_given {
   const unsigned char *digest;
   const char *const *steps;
   int64_t n_steps;
+  const hccc_job *beside;
 } hccc_job_given;
 
 /* Makes a job of all ranks of a communicator, which goes on beside it: the job has communicators of
