@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen, starts
 from hccc.ir.choices import PlanProtocol
 from hccc.ir.micro_batch import default_micro_batch
@@ -80,13 +79,9 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     """Makes the tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
-        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand;
-        E323 the plan is of protocol LL, whose sends take no time of their thread blocks.
+        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand.
     """
     check_ranks(plan, topology)
-    if plan.protocol is PlanProtocol.LL:
-        message = f"{plan.name}: plans of protocol LL are not simulated, so far"
-        raise fail("E323", message, help="`hccc run` measures them")
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
     d = d - np.bincount(plan.dst.owner()[carried_puts(plan, topology)], minlength=len(plan))
@@ -167,7 +162,7 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     proxy carries has a route too, but is not included.
     """
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
-    own = ~by_proxy(plan, t, src, dst)
+    own = ~by_proxy(plan, t, src, dst) & (plan.protocol is PlanProtocol.SIMPLE)
     row, src, dst = row[own], src[own], dst[own]
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
@@ -204,6 +199,8 @@ def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float]:
     0 for the default of calls that name none.
     """
     parts = plan.collective.chunks_per_block * plan.channels
+    if plan.protocol is PlanProtocol.LL:
+        return 1, block / parts
     micro_batch = micro_batch or default_micro_batch(-(-block // parts), plan.grain)
     batches = max(1, -(-block // (parts * micro_batch)))
     return batches, min(float(micro_batch), block / parts)

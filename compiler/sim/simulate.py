@@ -7,24 +7,26 @@ groups are divided max-min fairly among the transfers in flight (cost-model §1,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.ir.uneven import BlockTable, check_uneven, skewed
 from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
-from hccc.sim.costs import SIMPLE, Costs
+from hccc.sim.costs import LL, SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, parts_of, pieces
 from hccc.sim.memory import MemoryRates, delivered, memory_of
 from hccc.sim.state import State
 
+PLENTY = 1 << 30  # slots, where each message has one
 MOST_INSTANCES = 1 << 27  # 32 bytes each
 ENDLESS = 1 << 62
 ITEM = 4  # bytes of an element of skewed lengths
@@ -161,6 +163,8 @@ def simulate(
     """
     plan = machine.plan
     _check(machine, request)
+    if plan.protocol is PlanProtocol.LL:
+        request = replace(request, costs=replace(request.costs, efficiency=LL.efficiency))
     block, size = pieces(plan, request.size)
     parts = parts_of(plan, block, _lengths(plan, request, block))
     batches, micro = batches_of(plan, block, request.micro_batch)
@@ -281,6 +285,7 @@ class _Cut:
 def _state(machine: Machine, request: Request, nest: tuple[int, int], cut: _Cut) -> State:
     """Makes the state before the first event; `nest`: micro-batches, and those of a window."""
     plan, costs, carried = machine.plan, request.costs, machine.transfers
+    packets = plan.protocol is PlanProtocol.LL
     n_blocks, n_pairs = len(plan.tb_ptr) - 1, len(carried.src)
     most: I8 = np.ones(n_blocks + 2 * n_pairs, np.int64)
     np.maximum.at(
@@ -317,7 +322,7 @@ def _state(machine: Machine, request: Request, nest: tuple[int, int], cut: _Cut)
         np.zeros(len(most)),
         np.zeros((state.HEAP, width), np.int32),
         np.zeros(state.HEAP + 1, np.int32),
-        np.array([*nest, plan.queue_slots, n_blocks]),
+        np.array([*nest, PLENTY if packets else plan.queue_slots, n_blocks]),
         _transfers(machine, request, cut),
         _pairs(machine, request, nest[0]),
         np.zeros(len(carried) * nest[0], state.ITEM),

@@ -2,7 +2,8 @@
 
 A proxy carries the transfers of one thread block for one peer, a *pair*, in order: the bytes of one
 transfer after those of the one before, and each arrives the latency of the way after its last byte.
-Pairs of the same two ranks share the resources between these like any others.
+Pairs of the same two ranks share the resources between these like any others. Packets (protocol LL)
+are transfers too, though nobody carries them: a store is on its way while its thread block goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen, starts
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.ir.topology import F8, Topology
@@ -108,7 +110,7 @@ def transfers(plan: Plan, t: Topology) -> tuple[ProxyTransfers, Routes]:
         UserError: E131 bytes have no route.
     """
     q = plan.queues
-    queue = by_proxy(plan, t, q.src, q.dst)
+    queue = by_proxy(plan, t, q.src, q.dst) | (plan.protocol is PlanProtocol.LL)
     row, kind, target, src, dst = _handed(plan, t, queue)
     block = np.searchsorted(plan.tb_ptr, row, side="right").astype(np.int64) - 1
     _, at, pair = np.unique(block * len(t) + dst, return_index=True, return_inverse=True)
@@ -125,7 +127,7 @@ def transfers(plan: Plan, t: Topology) -> tuple[ProxyTransfers, Routes]:
         pair[order],
         first,
         last,
-        _latency(t, paths, first, last),
+        _latency(plan, t, paths, first, last),
         paths.bandwidth,
         paths.uses,
         queue,
@@ -145,6 +147,8 @@ def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
     ):
         at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
         at = at[queue[operands.rank[at]]]
+        if kind == TransferKind.CREDIT and plan.protocol is PlanProtocol.LL:
+            at = at[:0]  # a packet slot is free
         which = operands.rank[at]
         table.append(_columns(operands.owner()[at], kind, which, src[which], dst[which]))
     raised = np.flatnonzero(carried_posts(plan, t))
@@ -173,12 +177,14 @@ def carried_posts(plan: Plan, t: Topology) -> B1:
     return by_proxy(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
 
 
-def _latency(t: Topology, paths: Routes, src: I4, dst: I4) -> F8:
-    """Returns the α of each pair's way; of the way back if there is none, as only counters take
-    it."""
+def _latency(plan: Plan, t: Topology, paths: Routes, src: I4, dst: I4) -> F8:
+    """Returns the α of each pair's way, of packets no more than its device's for them; of the way
+    back if there is none, as only counters take it."""
     lost = paths.bandwidth <= 0
     alpha = np.where(lost, 0.0, paths.alpha)
     if lost.any():
         back = routes(t, dst[lost], src[lost])
         alpha[lost] = np.where(back.bandwidth > 0, back.alpha, 0.0)
+    if plan.protocol is PlanProtocol.LL:
+        alpha = np.minimum(alpha, np.array([d.alpha.ll for d in t.devices])[t.device[src]])
     return frozen(alpha, np.float64)
