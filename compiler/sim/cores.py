@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.ir.arrays import I4, I8, places
-from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Launch, Topology
 
@@ -42,11 +41,11 @@ def launch(plan: Plan, t: Topology, cores: I8) -> float:
 
 def meeting(plan: Plan, t: Topology) -> float:
     """Returns the µs in which ranks tell their neighbours that they have begun and ended: two
-    flags, one way each. 0 if the devices' launch is unknown, or was measured with it, and where
-    ranks exchange packets only."""
+    flags, one way each. Those that exchange packets do not meet, but load their epoch and their own
+    data before the first packet and store their result after the last, which takes as long. 0 if
+    the devices' launch is unknown, or was measured with it."""
     known = np.array([device.launch > 0 for device in t.devices])[t.device]
-    packets = plan.protocol is PlanProtocol.LL
-    if packets or not known.any() or (t.cores > 0).any():
+    if not known.any() or (t.cores > 0).any():
         return 0.0
     memory, network = plan.connections()
     alphas = [device.alpha.ll for device in t.devices] if memory else []

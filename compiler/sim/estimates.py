@@ -15,6 +15,7 @@ from hccc.sim.rates import ways
 NAMES = {
     "reduce": "reduction",
     "alpha_simple": "latency",
+    "alpha_ll": "latency of packets",
     "delivered": "delivered bandwidth",
     "launch": "launch",
     "block": "copies of a block",
@@ -62,7 +63,8 @@ def _used(machine: Machine, launch: bool) -> set[str]:
     crossed[machine.transfers.uses.index] = True
     kind = set(kinds(t, machine.resource[crossed & machine.links]).tolist())
     if kind & {LINK, MESH, int(Level.PORT), int(Level.SWITCH)}:
-        used |= {"delivered", "alpha_simple"}
+        packets = machine.transfers.packets
+        used |= {"delivered", "alpha_ll" if packets else "alpha_simple"}
     return used | ({"nic"} if int(Level.NIC) in kind else set())
 
 

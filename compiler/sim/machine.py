@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen, starts
 from hccc.ir.choices import PlanProtocol
 from hccc.ir.micro_batch import default_micro_batch
@@ -19,6 +20,7 @@ from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
 from hccc.sim.cores import core_of, launch, meeting
+from hccc.sim.costs import LL
 from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
@@ -79,9 +81,13 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     """Makes the tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
-        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand.
+        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand;
+        E323 packets on hosts.
     """
     check_ranks(plan, topology)
+    if plan.protocol is PlanProtocol.LL and topology.cores.any():
+        message = f"{plan.name}: packets between processes of a host are not simulated, so far"
+        raise fail("E323", message, help="`hccc run` measures them, GPUs are simulated")
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
     d = d - np.bincount(plan.dst.owner()[carried_puts(plan, topology)], minlength=len(plan))
@@ -92,7 +98,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     carried, far = transfers(plan, topology)
     resource, capacity, (first, second) = _joined(near, far)
     read = np.array([x.read for x in topology.devices])[device]
-    copied = k * read + d * (1 - read)
+    copied = (k + _flags(plan.src, plan)) * read + (d + _flags(plan.dst, plan)) * (1 - read)
     cores, base = topology.cores.astype(np.int64), starts(plan.n_flags)
     core, memory, memories = _apart(plan, topology, cores, len(resource))
     capacity = np.concatenate([capacity, np.ones(cores.sum()), np.full(memories, np.inf)])
@@ -155,21 +161,31 @@ def _queues(operands: Operands) -> Csr:
     return Csr(starts(count), operands.rank[queue])
 
 
+def _flags(operands: Operands, plan: Plan) -> F8:
+    """Returns the bytes of flags that each primitive reads or writes besides a byte of each
+    operand: f8[P]."""
+    packets = operands.buffer == Buffer.QUEUE
+    packets &= plan.protocol is PlanProtocol.LL
+    return np.bincount(operands.owner()[packets], minlength=len(plan)) * (1 / LL.efficiency - 1)
+
+
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     """Returns the use of resources by thread blocks: Csr of resources, weights, α (µs), and routes.
 
-    α is that of the slowest of several routes; without a route, its device's `step`. Data that a
+    α is that of the slowest of several routes; without a route, or with packets, its device's
+    `step`. Data that a
     proxy carries has a route too, but is not included.
     """
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
-    own = ~by_proxy(plan, t, src, dst) & (plan.protocol is PlanProtocol.SIMPLE)
+    own = ~by_proxy(plan, t, src, dst)
     row, src, dst = row[own], src[own], dst[own]
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
     check_reached(t, paths.bandwidth[at], src, dst)
     alpha = np.array([device.step for device in t.devices])[t.device[rank]]
-    alpha[row] = 0.0
-    np.maximum.at(alpha, row, paths.alpha[at])
+    if plan.protocol is PlanProtocol.SIMPLE:  # packets have their latency on the way
+        alpha[row] = 0.0
+        np.maximum.at(alpha, row, paths.alpha[at])
     used = paths.uses.take(at)
     owner = row[used.owner()].astype(np.int64)
     n_resources = max(len(paths.resource), 1)

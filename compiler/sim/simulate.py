@@ -244,6 +244,9 @@ def _check(machine: Machine, request: Request) -> None:
         kind = "in" if request.in_place else "out of"
         help = "leave --in-place out" if request.in_place else "give --in-place"
         raise fail("E460", f"{plan.name} serves no calls {kind} place", help=help)
+    if plan.max_bytes and request.size > plan.max_bytes:
+        message = f"{plan.name} serves calls of up to {plan.max_bytes:,} bytes"
+        raise fail("E460", message, help="a smaller size, or a plan of --protocol simple")
     if plan.max_window and (request.window > plan.max_window):
         message = f"window {request.window}: {plan.name} is safe up to {plan.max_window}"
         raise fail("E426", message, help=f"--window {plan.max_window}")

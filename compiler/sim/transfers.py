@@ -3,7 +3,8 @@
 A proxy carries the transfers of one thread block for one peer, a *pair*, in order: the bytes of one
 transfer after those of the one before, and each arrives the latency of the way after its last byte.
 Pairs of the same two ranks share the resources between these like any others. Packets (protocol LL)
-are transfers too, though nobody carries them: a store is on its way while its thread block goes on.
+are transfers without bytes: the thread block stores them itself, and goes on while they are on their
+way.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ProxyTransfers:
     ptr: i8[P + 1]; kind: u1[X] (`TransferKind`); target: i4[X] the queue, or the flag numbered over
     all ranks, or for a PUT the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, by block;
     alpha: f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the
-    queues whose messages and credits are among them.
+    queues whose messages and credits are among them. packets: whether messages are packets.
     """
 
     ptr: I8
@@ -51,6 +52,7 @@ class ProxyTransfers:
     bandwidth: F8
     uses: Csr
     queue: B1
+    packets: bool
 
     def __post_init__(self) -> None:
         for name in ("target", "pair", "src", "dst"):
@@ -69,7 +71,7 @@ class ProxyTransfers:
     @property
     def carries(self) -> B1:
         """Which transfers move bytes: b1[X]."""
-        carries: B1 = self.kind <= TransferKind.MESSAGE
+        carries: B1 = self.kind <= (TransferKind.PUT if self.packets else TransferKind.MESSAGE)
         return carries
 
     def bytes_ahead(self) -> I4:
@@ -110,7 +112,8 @@ def transfers(plan: Plan, t: Topology) -> tuple[ProxyTransfers, Routes]:
         UserError: E131 bytes have no route.
     """
     q = plan.queues
-    queue = by_proxy(plan, t, q.src, q.dst) | (plan.protocol is PlanProtocol.LL)
+    packets = plan.protocol is PlanProtocol.LL
+    queue = by_proxy(plan, t, q.src, q.dst) | packets
     row, kind, target, src, dst = _handed(plan, t, queue)
     block = np.searchsorted(plan.tb_ptr, row, side="right").astype(np.int64) - 1
     _, at, pair = np.unique(block * len(t) + dst, return_index=True, return_inverse=True)
@@ -131,6 +134,7 @@ def transfers(plan: Plan, t: Topology) -> tuple[ProxyTransfers, Routes]:
         paths.bandwidth,
         paths.uses,
         queue,
+        packets,
     )
     return found, paths
 
@@ -178,8 +182,8 @@ def carried_posts(plan: Plan, t: Topology) -> B1:
 
 
 def _latency(plan: Plan, t: Topology, paths: Routes, src: I4, dst: I4) -> F8:
-    """Returns the α of each pair's way, of packets no more than its device's for them; of the way
-    back if there is none, as only counters take it."""
+    """Returns the α of each pair's way, for packets no more than the sender's device says; of the
+    way back if there is none, as only counters take it."""
     lost = paths.bandwidth <= 0
     alpha = np.where(lost, 0.0, paths.alpha)
     if lost.any():
