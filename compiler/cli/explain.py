@@ -53,6 +53,8 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
             say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
         compiled, topology = load_simulated(what, how)
+        if compiled.plan.max_bytes and not given("size"):
+            size = min(size, compiled.plan.max_bytes)
         from hccc.api import functions as api
 
         explanation = api.explain(

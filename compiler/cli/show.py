@@ -90,6 +90,8 @@ def show(
         else:
             topology = how.load_cluster()
             subject = load(shown, how, topology or how.where(), simulated=True)
+            if subject.plan.max_bytes and not given("size"):
+                size = min(size, subject.plan.max_bytes)
         api.draw(subject, output, what, trace=trace, size=size, cluster=topology)
     _print_written(output, trace, as_json)
     if time_phases:

@@ -116,6 +116,8 @@ def sim(
             say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
         compiled, topology = load_simulated(what, how)
+        if compiled.plan.max_bytes and not given("maxbytes"):
+            maxbytes = min(maxbytes, compiled.plan.max_bytes)
         from hccc.api import functions as api
         from hccc.predict.simulation import Sizes
 

@@ -175,8 +175,8 @@ class Options:
 
     @property
     def tuned(self) -> bool:
-        """Whether what is left open is chosen by simulated time on a cluster. Nothing of protocol
-        LL is simulated, so far: it has one thread block a channel, and the header's channels."""
+        """Whether what is left open is chosen by simulated time on a cluster. Not so of protocol
+        LL, so far: it has one thread block a channel, and the header's channels."""
         return self.tune != "off" and self.simple
 
     @property

@@ -42,6 +42,7 @@ from hccc.predict.simulation import NO_CLUSTER, beside_of, no_cluster
 from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
+from hccc.sim.transfers import as_packets_cross
 
 SUFFIXES = (".svg", ".png", ".html")
 SIZES = tuple(1 << k for k in range(10, 33, 2))  # 1 KiB … 4 GiB
@@ -299,7 +300,7 @@ class Subject:
                 left_out.append(words.size(size))
             else:
                 runs.append(run)
-        bounds = least_times(cluster, c, sizes)
+        bounds = least_times(as_packets_cross(self.compiled.plan, cluster), c, sizes)
         beside = beside_of(self.compiled.plan, cluster, sizes, None)
         libraries = [[row for row in rows if row] for rows in (beside.rows, beside.registered)]
         others = [Curve(x[0].name, {row.size: row.time for row in x}) for x in libraries if x]

@@ -176,7 +176,8 @@ def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
     if cause < 0:
         return {}
     p = cause // run.batches
-    way = ", by its proxy" if run.via[instance] >= 0 else ""
+    proxy = run.via[instance] >= 0 and not run.machine.transfers.packets
+    way = ", by its proxy" if proxy else ""
     return {"for": f"rank {texts.rank[p]}: {texts.text(p)}{way}"}
 
 

@@ -10,7 +10,7 @@ from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
 from hccc.base.shown import brief, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
-from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
+from hccc.driver.facts import Facts, kernels_note, made_by, plan_facts, provenance_facts, title
 from hccc.driver.options import Options
 from hccc.driver.tune import report
 from hccc.driver.tune.tune import Tuned
@@ -29,6 +29,7 @@ from hccc.predict.simulation import beside_of
 from hccc.sim import critical
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import prepare
+from hccc.sim.transfers import as_packets_cross
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bounds.bound import Bound, limits
 
@@ -61,7 +62,7 @@ def explain(
     run = simulate(machine, request)
     tell("Looking for the narrowest cut")
     c = compiled.plan.collective
-    taken = gap(run, limits(topology, c.op, c.root))
+    taken = gap(run, limits(as_packets_cross(compiled.plan, topology), c.op, c.root))
     changes: list[what_if.ChangeOutcome] | None = None
     if len(run.end) <= most:
         program = made.program if made and recompile else None
@@ -183,6 +184,8 @@ class Explanation:
             yield f"  bottleneck   {b.name}: {_bytes(b.bytes)}, {took}"
         if self.estimates:
             yield f"  estimates    {'; '.join(self.estimates)}"
+        if note := kernels_note(self.plan):
+            yield f"  kernels      {note}"
         yield ""
         yield from self._parts()
         yield ""
@@ -271,7 +274,7 @@ def _reasons(g: Gap) -> dict[str, str]:
     b, cut = g.bottleneck, g.bound.cut
     reasons = {
         "bound": "no schedule takes less",
-        "launch": "of kernels, and of ranks that meet their neighbours",
+        "launch": "of kernels, and of ranks that meet, or load and store what they exchange",
     }
     if b is None or cut is None:
         return reasons

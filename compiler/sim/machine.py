@@ -166,7 +166,8 @@ def _flags(operands: Operands, plan: Plan) -> F8:
     operand: f8[P]."""
     packets = operands.buffer == Buffer.QUEUE
     packets &= plan.protocol is PlanProtocol.LL
-    return np.bincount(operands.owner()[packets], minlength=len(plan)) * (1 / LL.efficiency - 1)
+    of_each = np.bincount(operands.owner()[packets], minlength=len(plan))
+    return frozen(of_each * (1 / LL.efficiency - 1), np.float64)
 
 
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:

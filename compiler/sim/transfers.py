@@ -9,7 +9,7 @@ way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -179,6 +179,18 @@ def carried_puts(plan: Plan, t: Topology) -> B1:
 def carried_posts(plan: Plan, t: Topology) -> B1:
     """Tells which flags a proxy raises: b1[posts]."""
     return by_proxy(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
+
+
+def as_packets_cross(plan: Plan, t: Topology) -> Topology:
+    """Returns the cluster with no more latency than packets have, for bounds of a plan of them; as
+    it is for any other plan."""
+    if plan.protocol is PlanProtocol.SIMPLE:
+        return t
+    least = min(device.alpha.ll for device in t.devices)
+    links, meshes, shared = (
+        replace(x, alpha=np.minimum(x.alpha, least)) for x in (t.links, t.meshes, t.shared)
+    )
+    return replace(t, links=links, meshes=meshes, shared=shared)
 
 
 def _latency(plan: Plan, t: Topology, paths: Routes, src: I4, dst: I4) -> F8:

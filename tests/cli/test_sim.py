@@ -246,3 +246,23 @@ def test_blocks_with_lengths_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
     assert took[""] >= took["zipf"] > took["empty"]
     code, _, err = hccc("sim", RING, "--cluster", DGX, "--skew", "zipf")
     assert code == 2 and "error[E415]: --skew: the blocks of Allreduce are alike" in err
+
+
+def test_plans_of_packets(hccc: Hccc, tmp_path: Path) -> None:
+    """Sizes end where their calls do, and it says for which devices there are kernels."""
+    code, plan, _ = hccc(
+        "compile", EXAMPLES / "direct_allreduce.rccl", "--protocol", "ll", "--emit", "plan"
+    )
+    file = tmp_path / "plan.json"
+    file.write_text(plan)
+    code, out, err = hccc("sim", file, "--cluster", DGX, "-b", "8")
+    assert code == 0 and "--channels" in err
+    assert "\n# kernels: of CPUs only, so far: --protocol ll\n" in out
+    rows = [line.split()[0] for line in out.splitlines() if line[0] != "#"]
+    assert int(rows[-1]) <= 64 << 10 < 4 * int(rows[-1])
+    code, _, err = hccc("sim", file, "--cluster", DGX, "-e", "1M")
+    assert code == 1 and "E460" in err and "65,536 bytes" in err
+    code, out, err = hccc("explain", file, "--cluster", DGX)
+    assert code == 0 and "65,536 bytes on" in out and "  kernels      of CPUs only" in out
+    code, _, err = hccc("show", file, "--cluster", DGX, "-o", tmp_path / "ll.html")
+    assert (code, err) == (0, "")

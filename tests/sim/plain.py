@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.ir.topology import Topology
@@ -100,6 +101,7 @@ class Network:
 
     def __init__(self, plan: Plan, t: Topology) -> None:
         self.plan, self.t = plan, t
+        self.packets = plan.protocol is PlanProtocol.LL
         self.capacity: dict[int, float] = {}
 
     def far(self, u: int, v: int) -> bool:
@@ -115,7 +117,10 @@ class Network:
         for r in used:
             self.capacity[int(found.resource[r])] = float(found.capacity[r]) * 1000
         uses = Counter(int(found.resource[r]) for r in used)
-        return Way(float(found.alpha[0]), float(found.bandwidth[0]) * 1000, uses)
+        alpha = float(found.alpha[0])
+        if self.packets:
+            alpha = min(alpha, self.t.devices[self.t.device[u]].alpha.ll)
+        return Way(alpha, float(found.bandwidth[0]) * 1000, uses)
 
     def transfers(
         self,
@@ -126,6 +131,9 @@ class Network:
     ) -> list[Transfer]:
         """Lists transfers in order: puts, messages, credits, flags."""
         q = self.plan.queues
+        if self.packets:  # the thread block stores them itself; nobody waits for a slot
+            sent = [k for k, b in targets if b == Buffer.QUEUE]
+            return [Transfer(rank, int(self.plan.queues.dst[k]), False, ("sent", k)) for k in sent]
         found = [
             Transfer(rank, r, True, ())
             for r, b in targets
@@ -162,6 +170,8 @@ def primitives(
                 way = network.way(u, v)
                 alpha = max(alpha, way.alpha)
                 uses += way.uses
+        if network.packets:
+            alpha = t.devices[t.device[rank]].step
         device = t.devices[t.device[rank]]
         if all(network.far(u, v) for u, v in crossings):
             alpha = device.step
@@ -179,6 +189,9 @@ def primitives(
         posts = _posts(plan, i)
         hands = network.transfers(rank, sources, targets, posts)
         k, d = len(sources), len(targets) - sum(not x.counts for x in hands)
+        if network.packets:  # flags are half of a packet
+            k += sum(b == Buffer.QUEUE for _, b in sources)
+            d += sum(b == Buffer.QUEUE for _, b in targets)
         memory, faster = _memory(network, rank, block, in_place)
         copied = k * device.read + d * (1 - device.read)
         found.append(
@@ -191,7 +204,7 @@ def primitives(
                 alpha * costs.latency + costs.step + costs.interpret,
                 _rate(network, rank, sources, targets) * 1000 * faster / copied,
                 copied,
-                (k - 1) / (device.reduce * 1000),
+                (len(sources) - 1) / (device.reduce * 1000),
                 uses,
                 core,
                 memory,
@@ -333,7 +346,8 @@ def times(
                     continue
                 i, m = b.todo[0]
                 p = prims[i]
-                if not b.started and ready(world, p, m, plan.queue_slots):
+                slots = 1 << 30 if network.packets else plan.queue_slots
+                if not b.started and ready(world, p, m, slots):
                     b.started, moved = True, True
                     b.fixed = (p.alpha + p.gamma * amount(i, m)) if p.active else 0.0
                     b.left = amount(i, m) if p.active and p.works else 0.0

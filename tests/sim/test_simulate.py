@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hccc.driver.compilation import compile_program, compile_text
 from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Device, Rate, uniform
+from hccc.ir.transport import Transport
 from hccc.lang.transfer import load as transfer
 from hccc.sim.costs import Costs
 from hccc.sim.critical import breakdown, critical_path
@@ -69,13 +71,16 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
     note(text(program))
     topology = data.draw(topologies().filter(lambda t: t.n_ranks == collective.n_ranks))
     cluster = topology if data.draw(st.booleans()) else None
+    how = data.draw(options(prove=False))
+    if data.draw(st.booleans()):
+        how = replace(how, protocol="ll", transport=Transport.DIRECT)
     try:
-        plan = compile_program(program, data.draw(options(prove=False)), cluster).plan
+        plan = compile_program(program, how, cluster).plan
         machine = prepare(plan, topology)
     except UserError as error:  # E302: a window that queues cannot carry; E131: no route
-        assert error.problem.code in ("E302", "E131")
+        assert error.problem.code in ("E302", "E131", "E323")  # E323: packets, blocks of any length
         assume(False)
-    event(f"{plan.transport.name.lower()}, carried: {len(machine.transfers) > 0}")
+    event(f"{plan.protocol}, {plan.transport.name.lower()}, carried: {len(machine.transfers) > 0}")
     size = data.draw(st.sampled_from([1 << 10, 1 << 20, 3_000_000]))
     micro = data.draw(st.sampled_from([1 << 12, 1 << 17, 1 << 30]))
     lengths = None
@@ -85,7 +90,7 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
         n = collective.blocks
         lengths = tuple(data.draw(st.lists(length, min_size=n, max_size=n)))
     request = Request(
-        size,
+        min(size, plan.max_bytes or size),
         micro_batch=max(micro, size // 7),
         window=data.draw(st.sampled_from([0, 1, 2])),
         in_place=data.draw(st.booleans()),
@@ -123,7 +128,7 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
         got.payload,
         parts_of(machine.plan, block, request.lengths),
         got.window,
-        request.costs,
+        got.request.costs,
         request.in_place,
         block,
     )
