@@ -29,8 +29,8 @@ from hccc.predict.simulation import beside_of
 from hccc.sim import critical
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import prepare
-from hccc.sim.transfers import as_packets_cross
 from hccc.sim.simulate import Request, simulate
+from hccc.sim.transfers import as_packets_cross
 from hccc.synth.bounds.bound import Bound, limits
 
 MORE = 1.01  # times the least latency

@@ -3,7 +3,7 @@
 A proxy carries the transfers of one thread block for one peer, a *pair*, in order: the bytes of one
 transfer after those of the one before, and each arrives the latency of the way after its last byte.
 Pairs of the same two ranks share the resources between these like any others. Packets (protocol LL)
-are transfers without bytes: the thread block stores them itself, and goes on while they are on their
+are transfers without bytes: the thread block stores them itself, and goes on while they are on the
 way.
 """
 
