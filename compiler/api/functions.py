@@ -525,10 +525,11 @@ def draw(
         UserError: E415, E431, E433 for names that cannot be; what `show` raises.
     """
     from hccc.pictures import page
+    from hccc.pictures.choices import ShowOptions
 
     size = check_size("size", size)
     paths = [None if path is None else Path(path) for path in (output, trace)]
-    wanted = page.ShowOptions(paths[0], what, size, paths[1])
+    wanted = ShowOptions(paths[0], what, size, paths[1])
     wanted.check(*paths_of(subject), *paths_of(cluster))
     shown = drawn(subject, cluster, options)
     if isinstance(shown, Topology):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +74,8 @@ def show(
     how = command_options(options)
     with progress():
         tell("Starting")
-        from hccc.api import functions as api
         from hccc.driver import inputs
-        from hccc.pictures.page import ShowOptions
+        from hccc.pictures.choices import ShowOptions
 
         ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
         shown, topology = inputs.opened(algorithm), None
@@ -89,13 +90,22 @@ def show(
             subject: Compiled | Topology = inputs.cluster_of(shown)
         else:
             topology = how.load_cluster()
+            _begin_importing()
             subject = load(shown, how, topology or how.where(), simulated=True)
             if subject.plan.max_bytes and not given("size"):
                 size = min(size, subject.plan.max_bytes)
+        from hccc.api import functions as api
+
         api.draw(subject, output, what, trace=trace, size=size, cluster=topology)
     _print_written(output, trace, as_json)
     if time_phases:
         report.phases(getattr(subject, "seconds", {}))
+
+
+def _begin_importing() -> None:
+    """Imports the pictures in the background, during the compilation."""
+    name = "hccc.pictures.page"
+    threading.Thread(target=import_module, args=(name,), name=name, daemon=True).start()
 
 
 def _print_written(output: Path | None, trace: Path | None, as_json: bool) -> None:

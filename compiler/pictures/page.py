@@ -7,14 +7,13 @@ program everything, a plan that was made before no DAG and no pipeline; times ne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from hccc.base.diagnostics import UserError, fail
-from hccc.base.files.writing import Write, check_place, write_whole
+from hccc.base.files.writing import Write, write_whole
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import far, tell
 from hccc.driver.compiled import Compiled, CompiledProgram
@@ -23,14 +22,13 @@ from hccc.driver.inputs import recorded_cluster
 from hccc.driver.options import Options, check_integer
 from hccc.ir import text as words
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.names import file_read
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
 from hccc.ir.topology import Topology, uniform
 from hccc.pictures import trace
 from hccc.pictures.bandwidth import Curve, bandwidth
 from hccc.pictures.canvas import Picture
-from hccc.pictures.choices import WHATS
+from hccc.pictures.choices import ShowOptions, check_what
 from hccc.pictures.dag import dag
 from hccc.pictures.html import HeadlineFigure, Page, PageTable, ProgramLine, ProofLine, html
 from hccc.pictures.pipeline import pipeline
@@ -44,7 +42,6 @@ from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 from hccc.sim.transfers import as_packets_cross
 
-SUFFIXES = (".svg", ".png", ".html")
 SIZES = tuple(1 << k for k in range(10, 33, 2))  # 1 KiB … 4 GiB
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
 EXPLAINED = 20_000  # instances: to look for what would help is some thirty runs more
@@ -60,52 +57,6 @@ FIGURES = {  # what the names of `facts` leave open
     "flags_per_rank": "flags per rank and channel",
 }
 _PLAN = "the input is a plan already: what it was made from is not in it."
-
-
-@dataclass(frozen=True, slots=True)
-class ShowOptions:
-    """The options of a drawing.
-
-    `what`: one of WHATS, None for the one that suits the file; `size`: bytes of the timeline.
-    Files: `output` a picture or the page with all of them, `trace` for Perfetto.
-
-    Raises:
-        UserError: E410 for an unknown picture.
-    """
-
-    output: Path | None = None
-    what: str | None = None
-    size: int = 64 << 20
-    trace: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_what(self.what)
-        check_integer("size", self.size, 0, None)
-
-    def check(self, *inputs: Path | None) -> None:
-        """Raises E431, E433 for files that cannot be written or have no picture's name, before any
-        work.
-
-        inputs: files that are read, and must not be overwritten.
-        """
-        if self.output is None and self.trace is None:
-            raise fail("E415", "say where to: -o FILE, or --trace FILE", help="`-o out.html`")
-        if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
-            help = "a picture is .svg or .png, the page with all of them .html"
-            raise fail("E433", f"-o {self.output}: neither .svg, .png nor .html", help=help)
-        for path in (self.output, self.trace):
-            if path is not None and str(path) == "-":
-                raise fail("E415", "a picture or a trace cannot go to stdout", help="give a file")
-            if path is not None:
-                check_place(path, *(file_read(x) for x in inputs if x))
-        if self.output and self.trace and self.output.resolve() == self.trace.resolve():
-            raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
-
-
-def check_what(what: str | None) -> None:
-    """Raises UserError E410 for an unknown picture."""
-    if what is not None and what not in WHATS:
-        raise fail("E410", f"picture {what!r} is not one of {', '.join(WHATS)}")
 
 
 def show_cluster(t: Topology, options: ShowOptions) -> None:
