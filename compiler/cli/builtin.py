@@ -13,6 +13,7 @@ from hccc.base.progress import tell
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.progress import progress
 from hccc.cli.types import ClusterFile, File
+from hccc.ir.limits import MAX_RANKS
 from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _DEFAULT = "[default: allreduce, else the first that NAME serves]"
     ],
 )
 @click.argument("name", metavar="NAME")
-@click.option("--ranks", type=click.IntRange(2, 65_536), help="Without a cluster: how many.")
+@click.option("--ranks", type=click.IntRange(2, MAX_RANKS), help="Without a cluster: how many.")
 @click.option("--gpus-per-node", type=click.IntRange(1), help="[default: all ranks]")
 @click.option("--cluster", type=ClusterFile(), metavar="FILE", help="The cluster to make it for.")
 @click.option("--collective", type=click.Choice([*NAMES, *UNEVEN_NAMES]), help=_DEFAULT)

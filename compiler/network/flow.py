@@ -27,7 +27,7 @@ from hccc.ir.arrays import B1, I4, I8, Csr, frozen, places, starts
 from hccc.ir.hashing import mixed
 from hccc.ir.topology import F8, Level, Topology
 from hccc.network.graph import HUBS, Edges, spokes
-from hccc.network.routes import Router, routes
+from hccc.network.routes import Router, router_of, routes
 
 PAIRS = 1 << 17  # arcs for the links of meshes and for SWITCH groups, one a pair
 MARKED = 64  # ranks that are marked in turn, to tell arcs apart
@@ -124,7 +124,7 @@ class _Arcs:
 def network(t: Topology) -> FlowNetwork:
     """Builds the flow network of a Topology. O(ranks + links + pairs of meshes and SWITCH
     groups)."""
-    router = Router(t)
+    router = router_of(t)
     arcs = _Arcs(len(t))
     limits = _LimitGroups(t)
     held = np.flatnonzero(limits.between(t.node[t.link_src], t.node[t.link_dst]) >= 0)

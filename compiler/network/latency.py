@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra  # type: ignore[import-untyped]
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8, Topology
 from hccc.network.flow import FlowNetwork
-from hccc.network.routes import routes
+from hccc.network.routes import BLOCK, routes
 
 ROWS = 256  # sources at a time, so that memory does not grow with ranks²
 FEW = 64  # parts of a partition, for which `between` searches
@@ -31,21 +31,36 @@ def through_one_block(t: Topology) -> Arcs:
     ranks if the αs differ.
     """
     domain = t.dense_memory_domain()
+    count = np.bincount(domain)
     found: list[Arcs] = []
-    for members in (np.flatnonzero(domain == d) for d in range(int(domain.max()) + 1)):
-        if len(members) > 2:
-            u, v = np.divmod(np.arange(len(members) ** 2), len(members))
-            alpha = np.where(u == v, 0.0, np.inf)
-            apart = np.flatnonzero(u != v)
-            ways = routes(t, members[u[apart]].astype(np.int32), members[v[apart]].astype(np.int32))
-            alpha[apart] = np.where(ways.bandwidth > 0, ways.alpha, np.inf)
-            if np.ptp(alpha[apart]) != 0:  # nan, where there are no ways, is not 0 either
-                direct = alpha.reshape(len(members), -1)
-                both = _smallest_larger(direct)
-                u, v = np.nonzero(both < direct)
-                found.append((members[u], members[v], both[u, v]))
+    for size in np.unique(count[count > 2]).tolist():
+        alike = np.flatnonzero(count == size)
+        ranks = np.flatnonzero(count[domain] == size)
+        ranks = ranks[np.argsort(domain[ranks], kind="stable")].reshape(-1, size)
+        step = max(1, BLOCK // size**2)
+        for rows in (ranks[i : i + step] for i in range(0, len(alike), step)):
+            found += _within(t, rows)
     none = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     return tuple(map(np.concatenate, zip(none, *found, strict=True)))  # type: ignore[return-value]
+
+
+def _within(t: Topology, members: I8) -> list[Arcs]:
+    """Returns the arcs of `through_one_block` within some memory domains, whose ranks are rows of
+    `members`."""
+    domains, size = members.shape
+    u, v = (x.ravel() for x in np.indices((size, size)))
+    apart = np.flatnonzero(u != v)
+    ends = (members[:, x[apart]].ravel().astype(np.int32) for x in (u, v))
+    ways = routes(t, *ends)
+    alpha = np.zeros((domains, size**2))
+    alpha[:, apart] = np.where(ways.bandwidth > 0, ways.alpha, np.inf).reshape(domains, -1)
+    unlike = np.flatnonzero((alpha[:, apart] != alpha[:, apart[:1]]).any(1))
+    found = list[Arcs]()
+    for own, direct in zip(members[unlike], alpha[unlike].reshape(-1, size, size), strict=True):
+        both = _smallest_larger(direct)
+        a, b = np.nonzero(both < direct)
+        found.append((own[a], own[b], both[a, b]))
+    return found
 
 
 def _smallest_larger(direct: F8) -> F8:

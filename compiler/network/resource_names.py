@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.topology import F8, Level, Topology
-from hccc.network.routes import Router
+from hccc.network.routes import Router, router_of
 
 # The kinds of resources; the first six are Levels.
 KINDS = ("port", "NIC", "leaf", "spine", "switch", "limit", "link", "mesh")
@@ -21,7 +21,7 @@ LEAST = 0.1  # part of the heaviest kind's weight below which a kind is not name
 
 def kinds(t: Topology, resource: I8) -> I4:
     """Returns the index in KINDS of each resource: i4[R]."""
-    router = Router(t)
+    router = router_of(t)
     groups = np.append(t.level, 0)[np.minimum(resource // 2, len(t.shared))].astype(np.int32)
     first_pair = router.first_link + len(t.links)
     link = np.where(resource < first_pair, LINK, MESH)
@@ -40,7 +40,7 @@ def leading_kinds(t: Topology, resource: I8, weight: F8) -> str:
 def names(t: Topology, resource: I8) -> list[str]:
     """Returns the names of resources: `NIC 1 of node2, out`, `port of rank 5, in`, `link 0 → 1`.
     O(R + ranks)."""
-    router = Router(t)
+    router = router_of(t)
     group = _groups(t)
     texts = []
     for number, kind in zip(resource.tolist(), kinds(t, resource).tolist(), strict=True):

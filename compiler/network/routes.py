@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from hccc.ir.topology import F8, US_PER_MB, Level, Topology, members
 
 BLOCK = 1 << 18  # rows at a time: a dozen temporaries that stay in cache
 PAIRS = 1 << 26  # tables of all pairs of ranks may have this many entries
+SPARSE = 64  # and this many for each transfer
 ROOM = 1 << 20  # resource numbers up to here are used as they are
 ABOVE = (Level.LEAF, Level.SPINE)
 
@@ -270,6 +272,12 @@ class Router:
         return capacity
 
 
+@lru_cache(maxsize=4)  # some passes ask for a few routes at a time, thousands of times
+def router_of(t: Topology) -> Router:
+    """Returns the tables of a Topology, made once."""
+    return Router(t)
+
+
 def _places(domain: I4) -> tuple[I4, I4]:
     """Returns the place of each rank in its domain, and the size of every domain."""
     return places_among(domain), np.bincount(domain[domain >= 0])
@@ -306,7 +314,7 @@ def _pairs(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:
     """Returns the distinct pairs of ranks as src, dst, and the pair of every transfer: i4[n]."""
     n = len(t)
     key = src.astype(np.int64) * n + dst
-    if n * n > PAIRS:
+    if n * n > min(PAIRS, SPARSE * len(key)):
         pairs, pair = np.unique(key, return_inverse=True)
     else:
         number = np.zeros(n * n, np.int32)
@@ -323,7 +331,7 @@ def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
     No two transfers of a sub-pipeline share them (HPDS, ResCCL §4.3). Both are the same if a link
     is not shared.
     """
-    router = Router(t)
+    router = router_of(t)
     src, dst, pair = _pairs(t, src, dst)
     tx, rx = np.empty(len(src), np.int64), np.empty(len(src), np.int64)
     for rows, block in router.blocks(src, dst):
@@ -339,7 +347,7 @@ def cost(t: Topology, src: I4, dst: I4) -> F8:
     a route."""
     src, dst, pair = _pairs(t, src, dst)
     time = np.empty(len(src))
-    for rows, block in Router(t).blocks(src, dst):
+    for rows, block in router_of(t).blocks(src, dst):
         with np.errstate(divide="ignore"):
             time[rows] = block.alpha + t.chunk / (block.bandwidth * US_PER_MB)
     times: F8 = time[pair]
@@ -349,14 +357,14 @@ def cost(t: Topology, src: I4, dst: I4) -> F8:
 def unreachable(t: Topology, src: I4, dst: I4) -> I8:
     """Finds the transfers without a route: row numbers, ascending."""
     bad = [
-        np.flatnonzero(~block.reached) + rows.start for rows, block in Router(t).blocks(src, dst)
+        np.flatnonzero(~block.reached) + rows.start for rows, block in router_of(t).blocks(src, dst)
     ]
     return np.concatenate([np.zeros(0, np.int64), *bad])
 
 
 def routes(t: Topology, src: I4, dst: I4) -> Routes:
     """Returns all resources of each transfer. Takes O(n · longest route) memory."""
-    router = Router(t)
+    router = router_of(t)
     counts, used = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     bandwidth, alpha = np.empty(len(src)), np.empty(len(src))
     for rows, block in router.blocks(src, dst):

@@ -68,7 +68,7 @@ from hccc.network.flow import FlowNetwork, colours, network
 from hccc.network.latency import Distances, through_one_block
 from hccc.network.partitions import Partition, structural_partitions, weakest
 from hccc.network.resource_names import leading_kinds
-from hccc.network.routes import Router
+from hccc.network.routes import router_of
 from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
 
@@ -281,7 +281,7 @@ def _made(
 ) -> Cut:
     """Makes a Cut. numbers: of the resources that cross it, -1 for an arc without one."""
     crossing = frozen(np.unique(numbers[numbers >= 0]), np.int64)
-    kinds = leading_kinds(t, crossing, Router(t).capacities(crossing))
+    kinds = leading_kinds(t, crossing, router_of(t).capacities(crossing))
     return Cut(name, tuple(tuple(p.tolist()) for p in parts), share, capacity, crossing, kinds)
 
 

@@ -111,7 +111,7 @@ WRONG = {
     "nodenum twice": ("define nodenum = 1\ndefine nodenum = 1", "E134:2:8", "twice"),
     "no gpus": ("define node1 = 0", "E132:1:16", "not 1 to"),
     "half a gpu": ("define node1 = 1.5", "E035:1:16", "whole number"),
-    "too many gpus": ("define node1 = 65536\ndefine node2 = 1", "E137:2:16", "65,536 GPUs"),
+    "too many gpus": ("define node1 = 131072\ndefine node2 = 1", "E137:2:16", "131,072 GPUs"),
     "too many nodes": ("define node1 = 99999999999 * 8", "E132:1:16", "number of nodes"),
     "no cores": (NODE + "define cores = 0", "E132:3:16", "number of cores is 0"),
     "launch by a name": (NODE + "define launch = soon", "E035:3:17", "launch"),

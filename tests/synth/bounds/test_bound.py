@@ -21,6 +21,7 @@ from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer.load import parse
 from hccc.network import flow as network_module
 from hccc.network.flow import FlowNetwork, network
+from hccc.network.latency import through_one_block
 from hccc.network.resource_names import names
 from hccc.network.routes import routes
 from hccc.sim.costs import LL, Costs
@@ -339,6 +340,48 @@ def test_a_thousand_ranks(op: OpType) -> None:
     lines = (CLUSTERS / "syccl-h800-64.cluster").read_text()
     t = cluster_of(lines.replace("nodenum = 8", "nodenum = 128").replace("8 * 8", "128 * 8"))
     assert algbw(t, op) == pytest.approx(RAILS[op])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "between, nodes",
+    [
+        pytest.param("rail = [(0), (1)]", 50_000, id="rails"),
+        pytest.param(
+            "leaf = [((node1..node25000) -> 50000), ((node25001..node50000) -> 50000)]",
+            50_000,
+            id="leaves",
+        ),
+    ],
+)
+def test_a_hundred_thousand_ranks(between: str, nodes: int) -> None:
+    """Nothing in the way grows with the square of the ranks: minutes, where a loop is left."""
+    nic = "nic = [((0) -> 50), ((1) -> 50)]"
+    text = f"node1 = {nodes} * 2\ndefine bandwidth = {{port => [((0,1) -> 300)]}}"
+    t = cluster_of(f"define {text}\ndefine {nic}\ndefine {between}")
+    n = 2 * nodes
+    assert algbw(t, OpType.ALLGATHER) == pytest.approx(100 * n / (n - 2))
+    assert algbw(t, OpType.ALLREDUCE) == pytest.approx(100 * nodes / (2 * (nodes - 1)))
+
+
+@given(topologies)
+def test_blocks_that_reduce_are_arcs_of_each_domain(t: Topology) -> None:
+    """What is found for alike domains together is what each has alone."""
+    found = {(u, v): a for u, v, a in zip(*(x.tolist() for x in through_one_block(t)), strict=True)}
+    domain, expected = t.dense_memory_domain(), dict[tuple[int, int], float]()
+    for d in range(int(domain.max()) + 1):
+        own = np.flatnonzero(domain == d).tolist()
+        apart = [(u, v) for u in own for v in own if u != v]
+        if len(own) < 3:
+            continue
+        ways = routes(t, *(np.array(x, np.int32) for x in zip(*apart, strict=True)))
+        alpha = np.where(ways.bandwidth > 0, ways.alpha, np.inf)
+        direct = dict(zip(apart, alpha.tolist(), strict=True))
+        for u, v in apart:
+            thirds = [max(direct[u, w], direct[w, v]) for w in own if w not in (u, v)]
+            if min(thirds) < direct[u, v]:
+                expected[u, v] = min(thirds)
+    assert found == expected
 
 
 def test_a_chain_of_switch_groups_is_as_slow_as_its_slowest() -> None:
