@@ -366,7 +366,7 @@ def test_a_hundred_thousand_ranks(between: str, nodes: int) -> None:
 
 @given(topologies)
 def test_blocks_that_reduce_are_arcs_of_each_domain(t: Topology) -> None:
-    """What is found for alike domains together is what each has alone."""
+    """Domains of one size are looked at together; each has the same arcs alone."""
     found = {(u, v): a for u, v, a in zip(*(x.tolist() for x in through_one_block(t)), strict=True)}
     domain, expected = t.dense_memory_domain(), dict[tuple[int, int], float]()
     for d in range(int(domain.max()) + 1):
