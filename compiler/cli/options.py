@@ -20,6 +20,7 @@ from hccc.base.dtypes import is_own
 from hccc.base.progress import tell
 from hccc.cli.types import AlgorithmFile, ClusterFile, File, MicroBatch, Number, Size
 from hccc.driver.options import Options, PassName, selectable
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.op_type import SKEWED
 from hccc.ir.transport import Transport
 from hccc.sim.costs import PROTOCOLS
@@ -217,7 +218,8 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         "--protocol",
         type=click.Choice(tuple(PROTOCOLS), case_sensitive=False),
         default="Simple",
-        help="Flags beside the data, or in every 16 or 128 bytes.",
+        help="Flags beside the data, or in every 16 or 128 bytes. A program is compiled to packets "
+        "for ll; else the time is what such kernels would take.",
     ),
     click.option(
         "--launch",
@@ -259,7 +261,7 @@ CALL = (
 
 def call_options(command: Command) -> Command:
     """Adds the options of a simulated call: the fields of `predict.Call`. Its protocol, which may
-    be one that no kernels have, takes the place of a compilation's."""
+    be one that no kernels have, takes the place of a compilation's (`load_simulated`)."""
     own: Any = command
     own.__click_params__ = [p for p in own.__click_params__ if p.name != "protocol"]
     for option in reversed(_CALL):
@@ -400,16 +402,19 @@ def _printer(how: CommandOptions) -> Callable[[str, Any], None]:
 def load_simulated(
     algorithm: Path | Input, how: CommandOptions
 ) -> tuple[Compiled, Topology | None]:
-    """Compiles or reads an algorithm to be simulated, and loads the cluster of `--cluster`.
+    """Compiles or reads an algorithm to be simulated, and loads the cluster of `--cluster`. With
+    `--protocol ll` a program is compiled to packets.
 
     Raises E424 before any work.
     """
     tell("Starting")
     from hccc.driver.assumed import common_cluster
-    from hccc.driver.inputs import opened
+    from hccc.driver.inputs import ProgramInput, opened
     from hccc.predict.simulation import check_cluster
 
     given, topology = opened(algorithm), how.load_cluster()
+    if click.get_current_context().params["protocol"] == "LL" and isinstance(given, ProgramInput):
+        how = replace(how, options=replace(how.options, protocol=PlanProtocol.LL.value))
     if not how.reschedule:
         check_cluster(given, topology)
     return load(given, how, topology or common_cluster, simulated=True), topology

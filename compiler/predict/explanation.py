@@ -16,6 +16,7 @@ from hccc.driver.tune import report
 from hccc.driver.tune.tune import Tuned
 from hccc.ir import text as words
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.plan import Plan
 from hccc.ir.text import microseconds as us
 from hccc.ir.text import percent
@@ -208,9 +209,10 @@ class Explanation:
         flagged = [o for o in found if o.time < time and "LL" in o.protocol.upper()]
         op = self.plan.collective.op.value.lower()
         if flagged:
+            have = "`--protocol ll` has it too, of CPUs only, so far."
             yield (
                 f"               {flagged[0].protocol} has flags in the data, so a step has less "
-                "latency; hccc's kernels have none of it."
+                f"latency{'.' if self.plan.protocol is PlanProtocol.LL else '; ' + have}"
             )
         if flagged and self.steps > 1 and self._latency > MORE * self.gap.bound.latency:
             yield (

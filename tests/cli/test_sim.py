@@ -266,3 +266,14 @@ def test_plans_of_packets(hccc: Hccc, tmp_path: Path) -> None:
     assert code == 0 and "65,536 bytes on" in out and "  kernels      of CPUs only" in out
     code, _, err = hccc("show", file, "--cluster", DGX, "-o", tmp_path / "ll.html")
     assert (code, err) == (0, "")
+
+
+def test_a_program_is_compiled_to_packets(hccc: Hccc) -> None:
+    """`--protocol ll` is that of `compile`; what is compiled already only costs as LL."""
+    words = ("--cluster", DGX, "-b", "8", "-e", "8", "--protocol", "ll")
+    code, out, _ = hccc("sim", EXAMPLES / "direct_allreduce.rccl", *words)
+    assert code == 0 and "# kernels: of CPUs only, so far: --protocol ll" in out
+    code, out, _ = hccc("sim", XML, *words)
+    assert code == 0 and "kernels:" not in out
+    code, _, err = hccc("sim", HM, "--cluster", TOPO4, *words[2:])
+    assert code == 1 and "error[E323]: --protocol ll: ranks of several memory domains" in err
