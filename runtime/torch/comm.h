@@ -59,6 +59,11 @@ class __attribute__((visibility("hidden"))) Finder {
                      py::make_tuple(type, op), timeout, number(stream))
         .cast<ByJob>();
   }
+  // Returns whether jobs make calls of the communicator. The first time it may be collective.
+  bool has_jobs(hcccComm_t comm, int rank) const {
+    const py::gil_scoped_acquire lock;
+    return function_.attr("jobs").attr("any")(reinterpret_cast<uintptr_t>(comm), rank).cast<bool>();
+  }
   // Ends the jobs of the communicator, which goes next.
   void end_jobs() const {
     if (!Py_IsInitialized()) return;
@@ -277,6 +282,13 @@ class Comm {
     if (found != hcccSuccess) C10_THROW_ERROR(DistBackendError, std::string("hccc: ") + library().hcccGetLastError(comm));
   }
 
+  // Returns whether jobs make calls, which the host carries out. All ranks ask it before the same calls.
+  bool has_jobs() {
+    if (!finder_ || size_ == 1) return false;
+    if (const int now = Finder::additions(); now != asked_at_) has_jobs_ = finder_->has_jobs(handle(), rank_), asked_at_ = now;
+    return has_jobs_;
+  }
+
   // Returns the name of the library or job that the last collective ran by.
   std::string last_library() const {
     if (!job_.empty()) return job_;
@@ -389,6 +401,8 @@ class Comm {
   const std::shared_ptr<Finder> finder_;
   std::atomic<bool> ended_{false};
   Milliseconds timeout_{-1};
+  std::atomic<int> asked_at_{-1};  // additions when it was asked whether there are jobs
+  std::atomic<bool> has_jobs_{false};
   std::string job_;    // by which the last collective ran; empty: by a library
   int additions_ = 0;  // of libraries and jobs, when what was found was forgotten
   std::set<std::tuple<std::string, int, int, int>> used_;

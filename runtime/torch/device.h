@@ -122,7 +122,7 @@ class DevicePart {
   DevicePart(const at::Device &device, std::shared_ptr<Comm> comm)
       : device_(device), comm_(std::move(comm)), guard_(device.type()), stream_(guard_.getStreamFromGlobalPool(device)) {}
 
-  Comm &comm() { return *comm_; }
+  const std::shared_ptr<Comm> &comm() const { return comm_; }
   c10::Stream current() const { return guard_.getStream(device_); }
 
   // Puts a call into the stream, behind what the current stream has: as the device does one, the host goes on.
@@ -131,19 +131,29 @@ class DevicePart {
                                      const std::function<void(Comm &)> &body) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (comm_->ended()) C10_THROW_ERROR(DistBackendError, "hccc: the process group has ended");
-    c10::Event before(device_.type());
-    before.record(current());
-    before.block(stream_);
+    reached()->block(stream_);
     for (const auto *tensors : {&inputs, &const_cast<const std::vector<at::Tensor> &>(results)})
       for (const at::Tensor &t : *tensors) guard_.recordDataPtrOnStream(t.storage().data_ptr(), stream_);
     auto work = c10::make_intrusive<DeviceWork>(rank, type, title, inputs, std::move(results), comm_, stream_);
-    const c10::StreamGuard in(stream_);
-    const at::AutoDispatchBelowAutograd plain;
-    comm_->set_timeout(limit);
-    comm_->set_stream(stream_.native_handle());
-    body(*comm_);
+    run(limit, body);
     work->put();
     return work;
+  }
+
+  // Returns what the current stream will have reached.
+  std::shared_ptr<c10::Event> reached() const {
+    const auto made = std::make_shared<c10::Event>(device_.type());
+    made->record(current());
+    return made;
+  }
+
+  // Makes a call of a job, which the host carries out: returns when it is done. after: what its tensors wait for.
+  void make(Milliseconds limit, const c10::Event &after, const std::function<void(Comm &)> &body) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (comm_->ended()) C10_THROW_ERROR(DistBackendError, "hccc: the process group has ended");
+    after.block(stream_);
+    run(limit, body);
+    guard_.synchronizeStream(stream_);
   }
 
   // Waits until all calls have ended. Throws DistBackendError where one failed.
@@ -153,6 +163,14 @@ class DevicePart {
   }
 
  private:
+  void run(Milliseconds limit, const std::function<void(Comm &)> &body) {
+    const c10::StreamGuard in(stream_);
+    const at::AutoDispatchBelowAutograd plain;
+    comm_->set_timeout(limit);
+    comm_->set_stream(stream_.native_handle());
+    body(*comm_);
+  }
+
   const at::Device device_;
   const std::shared_ptr<Comm> comm_;
   const c10::impl::VirtualGuardImpl guard_;

@@ -58,6 +58,15 @@ class GroupJobs:
                 return one
         return None
 
+    def any(self, communicator: int, rank: int) -> bool:
+        """Tells whether jobs make calls. The first time it is collective where devices are on
+        several hosts."""
+        fits = (
+            one.group in (None, self.group) and one.job.collective.n_ranks == self.n_ranks
+            for one in _ADDED
+        )
+        return any(fits) or self._standard_jobs(communicator, rank) is not None
+
     def run(
         self,
         communicator: int,
@@ -100,13 +109,16 @@ class GroupJobs:
 
     def _made(self, communicator: int, rank: int, collective: str, root: int) -> LoadedJob | None:
         """Returns the job that is made for a call where no kernels serve it."""
+        standard, found = self._standard_jobs(communicator, rank), spelled(collective)
+        if standard is None or found is None or found[1]:
+            return None
+        return standard.job(found[0], root)
+
+    def _standard_jobs(self, communicator: int, rank: int) -> StandardJobs | None:
         if not self._asked:
             self._standard = StandardJobs.of(communicator, rank, self.n_ranks)
             self._asked = True
-        found = spelled(collective)
-        if self._standard is None or found is None or found[1]:
-            return None
-        return self._standard.job(found[0], root)
+        return self._standard
 
     def end(self) -> None:
         """Ends the jobs; the second time nothing."""

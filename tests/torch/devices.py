@@ -311,8 +311,10 @@ def by_jobs() -> None:
     for op in (OpType.ALLREDUCE, OpType.ALLGATHER):
         hccc.torch.load(hetccl(v, op), group, micro_batches=[(0, 2)])
     x = _late(r + 1)
-    threading.Timer(0.2, STANDIN.release).start()
-    dist.all_reduce(x, group=group)
+    work = dist.all_reduce(x, group=group, async_op=True)
+    assert not work.is_completed()  # nor waited for
+    STANDIN.release()
+    work.wait()
     assert x.tolist() == _total(range(1, n + 1))
     gathered = _zeros(n * COUNT)
     work = dist.all_gather_into_tensor(gathered, _own(), group, async_op=True)
