@@ -24,7 +24,7 @@ from hccc.synth.paths.long_paths import long_paths
 from hccc.synth.paths.relay_paths import MET, Paths, relay_paths
 
 OPS = (OpType.ALLTOALL, OpType.GATHER, OpType.SCATTER, OpType.SENDRECV)
-CHUNKS = {OpType.ALLTOALL: (1, 2, 4)}  # of a block; the first with which the bound is met
+CHUNKS = {OpType.ALLTOALL: (1, 2, 4, 16)}  # of a block; the first with which the bound is met
 FEW = (1, 4, 16)  # of other collectives, which have fewer blocks
 MOST_CHUNKS = 1 << 16  # an Alltoall of 256 ranks; beyond, one more program compiles for too long
 MOST_TRANSFERS = 1 << 14  # of a program of several chunks a block
