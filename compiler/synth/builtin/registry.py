@@ -11,13 +11,14 @@ from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.synth.builtin import binomial, hierarchical, recursive
 from hccc.synth.builtin.direct import direct, two_shot
+from hccc.synth.builtin.levels import levels
 from hccc.synth.builtin.ring import OPS as RING
 from hccc.synth.builtin.ring import ring
 from hccc.synth.builtin.tree import tree
 from hccc.synth.common.transfer_table import check_size
 
 # Every rank ends with something of every other, in a chunk of its own: so many transfers at least.
-# Of Allreduce that is so where each rank reduces a share, which no tree does.
+# Of Allreduce that is so where each rank reduces a share, which no tree between nodes does.
 _PAIRWISE = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLTOALL, OpType.ALLREDUCE)
 
 
@@ -36,11 +37,21 @@ def _tree(t: Topology, _: OpType, __: int) -> Program:
     return tree(t)
 
 
+def _levels(t: Topology, _: OpType, __: int) -> Program:
+    return levels(t)
+
+
 BUILTINS = {
     builtin.name: builtin
     for builtin in (
         Builtin("ring", RING, "NCCL's rings, one for every NIC or disjoint way", ring),
         Builtin("tree", (OpType.ALLREDUCE,), "NCCL's double binary trees over the nodes", _tree),
+        Builtin(
+            "levels",
+            (OpType.ALLREDUCE,),
+            "Within nodes, then between them over double binary trees; for many nodes",
+            _levels,
+        ),
         Builtin(
             "recursive",
             recursive.OPS,
@@ -79,6 +90,6 @@ def make(name: str, t: Topology, op: OpType, root: int = 0) -> Program:
         raise fail("E451", f"{name} does not serve {op.value}", help=f"these do: {have}")
     if len(t) < 2:
         raise fail("E451", "one rank has nobody to send to", help="give 2 ranks or more")
-    if op in _PAIRWISE and name != "tree":
+    if op in _PAIRWISE and name not in ("tree", "levels"):
         check_size(name, len(t), len(t) * (len(t) - 1))
     return builtin.make(t, op, root if op in ROOTED else 0)

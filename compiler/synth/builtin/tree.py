@@ -100,7 +100,7 @@ def _check(t: Topology, parents: I4) -> None:
 def _columns(parents: I4) -> dict[str, I8 | int]:
     """Returns transfers up the trees, as soon as all children have sent, then down level by
     level."""
-    depth, height = _levels(parents)
+    depth, height = tree_levels(parents)
     tree, child = np.nonzero(parents >= 0)
     parent = parents[tree, child]
     top = height.max(axis=1)[tree]
@@ -115,7 +115,7 @@ def _columns(parents: I4) -> dict[str, I8 | int]:
     }
 
 
-def _levels(parents: I4) -> tuple[I8, I8]:
+def tree_levels(parents: I4) -> tuple[I8, I8]:
     """Returns how far below the root, and above its farthest leaf, each rank is: i8[trees, n]
     each."""
     row = np.arange(len(parents))[:, None]

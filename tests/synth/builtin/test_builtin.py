@@ -18,8 +18,10 @@ from hccc.lang.cluster import load as cluster
 from hccc.network.routes import routes, unreachable
 from hccc.passes.verify import verify
 from hccc.synth.builtin.circuits import channels_of, circuits, shares
+from hccc.synth.builtin.levels import levels
 from hccc.synth.builtin.ring import OPS, count_of, ring
 from hccc.synth.builtin.tree import binary, double, tree
+from hccc.testing.clusters import cluster as cluster_of
 from tests.marks import slow, some
 
 CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
@@ -137,6 +139,40 @@ def test_trees_reduce_and_spread(name: str) -> None:
     assert int(p.transfers["step"].max()) + 1 <= most
     assert bytes_sent(p).sum() == pytest.approx(2 * (n - 1))
     assert p.collective.n_chunks == len(circuits(t)) * (2 if nodes > 1 else 1)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_levels_reduce_and_spread(name: str) -> None:
+    """Unequal nodes too. Steps and transfers are as the module says."""
+    t = load(name)
+    node = np.unique(t.node, return_inverse=True)[1]
+    able = np.bincount(node, t.port[Level.NIC] >= 0)
+    able = np.where(able > 0, able, np.bincount(node)).astype(int)
+    n, nodes, parts = len(t), len(able), int(able.max())
+    p = verify(levels(t))
+    assert p.collective.n_chunks == parts * (1 if nodes == 1 else 2)
+    assert int(p.transfers["step"].max()) + 1 <= 4 + 2 * ceil(log2(nodes))
+    assert len(p) == 2 * p.collective.n_chunks * (n - 1)
+
+
+def test_levels_fill_all_nics() -> None:
+    """Every byte crosses each node's NICs twice: N / (N - 1) of the least there is."""
+    lines = (CLUSTERS / "syccl-h800-64.cluster").read_text()
+    t = cluster_of(lines.replace("180", "900"))
+    p = levels(t)
+    assert carried(t, p) == pytest.approx(8 * 50 / 2)
+    away = t.node[p.transfers["src"]] != t.node[p.transfers["dst"]]
+    assert (t.local[p.transfers["src"][away]] == t.local[p.transfers["dst"][away]]).all()  # rails
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 5))
+def test_levels_of_any_uniform_cluster(nodes: int, gpus: int, nics: int) -> None:
+    t = uniform(nodes * gpus, gpus, min(nics, gpus))
+    if len(t) > 1:
+        p = verify(levels(t))
+        proofs = compile_program(p, Options(tune="off"), t).proofs
+        assert {proof.name for proof in proofs} >= {"deadlock", "race"}
 
 
 def test_trees_use_every_nic_alike() -> None:
