@@ -9,8 +9,8 @@ a double binary tree (`tree`), a half over each of both trees. Each sends the re
 For n GPUs in N nodes with up to G gateways each, and B bytes: 4 + 2 ⌈log2 N⌉ steps at most, none of
 which waits for a chain through a node as `tree` does; 2 B / G bytes over a NIC each way where all
 nodes have G, of which 2 (N − 1) / N · B / G must cross it; and 4 G (n − 1) transfers: twice as many
-nodes need twice as many, while `hierarchical` and `compose`, of whose chunks each has a home in some
-node, need four times as many.
+nodes need twice as many, while `hierarchical` and `compose`, whose chunks have a home node each,
+need four times as many.
 
 Source: BlueConnect (Cho et al. 2019) for the levels; Sanders, Speck, Träff (2009) for the trees.
 """
