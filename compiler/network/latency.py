@@ -34,11 +34,10 @@ def through_one_block(t: Topology) -> Arcs:
     count = np.bincount(domain)
     found: list[Arcs] = []
     for size in np.unique(count[count > 2]).tolist():
-        alike = np.flatnonzero(count == size)
         ranks = np.flatnonzero(count[domain] == size)
-        ranks = ranks[np.argsort(domain[ranks], kind="stable")].reshape(-1, size)
+        members = ranks[np.argsort(domain[ranks], kind="stable")].reshape(-1, size)
         step = max(1, BLOCK // size**2)
-        for rows in (ranks[i : i + step] for i in range(0, len(alike), step)):
+        for rows in (members[i : i + step] for i in range(0, len(members), step)):
             found += _within(t, rows)
     none = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     return tuple(map(np.concatenate, zip(none, *found, strict=True)))  # type: ignore[return-value]
