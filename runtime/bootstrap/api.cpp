@@ -73,7 +73,7 @@ std::string make_job(const Address &address, hccc_unique_id *id) {
 using namespace hccc::bootstrap;
 
 int hccc_bootstrap_unique_id(hccc_unique_id *id, hccc_bootstrap_error *error) {
-  return guarded(error, [&] { return make_job(loopback(), id); });
+  return guarded(error, [&] { return make_job(own_address(), id); });
 }
 
 int hccc_bootstrap_unique_id_among(hccc_bootstrap *b, const int *ranks, int n_ranks, hccc_unique_id *id,

@@ -47,13 +47,14 @@ Environment read_launcher(const Launcher &l) {
   const char *size = first_set(l.sizes);
   if (!size)
     fail(kBadArgument, -1, "%s is set, but %s is not", l.rank, l.sizes[0]);
-  Environment made = {l.name, l.rank, size, 0, 0, -1, -1, false};
+  Environment made = {l.name, l.rank, size, 0, 0, -1, -1, false, false};
   made.n_ranks = number(size, 1, HCCC_BOOTSTRAP_MAX_RANKS);
   made.rank = number(l.rank, 0, made.n_ranks - 1);
   made.local_rank = optional(first_set(l.local_ranks), 0, HCCC_BOOTSTRAP_MAX_RANKS - 1);
   made.local_size = optional(first_set(l.local_sizes), 1, HCCC_BOOTSTRAP_MAX_RANKS);
   const int hosts = optional(first_set(l.hosts), 1, HCCC_BOOTSTRAP_MAX_RANKS);
   made.one_host = made.n_ranks == 1 || made.local_size == made.n_ranks || hosts == 1;
+  made.several_hosts = !made.one_host && (made.local_size > 0 || hosts > 1);
   return made;
 }
 
@@ -146,6 +147,23 @@ std::string root_address(const Environment &e) {
   if (e.launcher == "HCCC_RANK" && e.local_size < 0) return "";
   fail(kBadArgument, -1, "%s says that this is rank %d of %d, but not where rank 0 is: "
        "set HCCC_ROOT=host:port", e.launcher.c_str(), e.rank, e.n_ranks);
+}
+
+Address own_address() {
+  try {
+    if (!find_environment().several_hosts) return loopback();
+  } catch (const Failure &) {  // no launcher's
+    return loopback();
+  }
+  try {
+    const char *root = variable("HCCC_ROOT"), *master = variable("MASTER_ADDR");
+    if (root || master) {
+      const Address found = address_towards(resolve(root ? parse_place(root).host : master, 1, Deadline::in(0)));
+      if (!found.is_loopback()) return found;
+    }
+  } catch (const Failure &) {  // it is nowhere: ranks meet by the id alone
+  }
+  return interface_address(nullptr);
 }
 
 std::string describe(const Environment &e, const std::string &address) {

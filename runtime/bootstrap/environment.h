@@ -8,7 +8,7 @@ namespace hccc::bootstrap {
 struct Environment {
   std::string launcher, rank_variable, size_variable;
   int rank, n_ranks, local_rank, local_size;  // the last two: -1 where they are not set
-  bool one_host;                              // by the launcher's variables
+  bool one_host, several_hosts;  // by the launcher's variables; neither: they do not say
 };
 
 // Throws BAD_ARGUMENT where variables are missing.
@@ -29,6 +29,10 @@ Place parse_place(const std::string &address);  // "host:port", "[::1]:port"
 
 // Returns whether all ranks are on this host by what the variables say.
 bool on_one_host(const Environment &environment, const std::string &address);
+
+// Returns the address at which this process listens for its job: of loopback, unless the launcher's variables
+// say that there are several hosts; then the one that it reaches the root's host by, else of the first interface.
+Address own_address();
 
 // Returns a name for this job, the same at all its ranks on this host and different from other
 // jobs'.

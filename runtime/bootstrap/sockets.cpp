@@ -40,8 +40,8 @@ socklen_t to_sockaddr(const std::string &name, sockaddr_un *to) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-Fd make(int family) {
-  return Fd::of([&] { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+Fd make(int family, int type = SOCK_STREAM) {
+  return Fd::of([&] { return socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
 // Returns whether a socket is connected to itself: the system may choose, as its own port, the one
@@ -129,6 +129,17 @@ Address local_address(int fd) {
   if (getsockname(fd, reinterpret_cast<sockaddr *>(&local), &bytes) != 0)
     fail_errno("cannot ask a socket for its address");
   return address_of(local);
+}
+
+Address address_towards(const Address &other) {
+  sockaddr_storage to;
+  const socklen_t bytes = to_sockaddr(other, &to);
+  const Fd fd = make(to.ss_family, SOCK_DGRAM);  // nothing is sent: the system chooses the way
+  if (!fd || connect(fd.get(), reinterpret_cast<sockaddr *>(&to), bytes) != 0)
+    fail_errno("no way leads to", other.str());
+  Address found = local_address(fd.get());
+  found.port = 0;
+  return found;
 }
 
 std::string peer_name(int fd) {

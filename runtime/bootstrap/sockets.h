@@ -32,6 +32,8 @@ Address resolve(const std::string &host, int port, const Deadline &deadline);
 bool is_local(const Address &address);
 // Returns the name of the interface that has the address; "": none has.
 std::string interface_of(const Address &address);
+// Returns the address of this machine by which it reaches another. Throws where there is no way.
+Address address_towards(const Address &other);
 // Returns the first address of an interface that `wanted` (HCCC_SOCKET_IFNAME) names: prefixes, `=`
 // for whole names, `^` for all but these; null: any but loopback. Throws where there is none.
 Address interface_address(const char *wanted);

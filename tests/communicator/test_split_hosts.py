@@ -1,8 +1,11 @@
-"""Splits of a communicator over hosts that reach each other by their addresses alone."""
+"""Ids and splits of communicators over hosts that reach each other by their addresses alone."""
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import pytest
 import benchmarks.namespaces as namespaces
 from hccc.runtime.communicator import Communicator
 from hccc.runtime.communicator.errors import check
+from hccc.runtime.communicator.rank import unique_id
 from hccc.runtime.communicator.runtime_library import build, library
 
 RANKS = 4
@@ -24,6 +28,19 @@ def rank() -> None:
         print([_members(one, c.rank) for one in (across, near)], flush=True)
         near.destroy()
         across.destroy()
+
+
+def rank_of_id() -> None:
+    """Joins by the id that rank 0 leaves in a file; prints all ranks."""
+    place, r = Path(os.environ["HCCC_TEST_ID"]), int(os.environ["OMPI_COMM_WORLD_RANK"])
+    if r == 0:
+        left = place.with_suffix(".new")
+        left.write_bytes(unique_id())
+        left.rename(place)
+    while not place.exists():
+        time.sleep(0.01)
+    with Communicator.join(place.read_bytes(), RANKS, r) as c:
+        print(_members(c, r), flush=True)
 
 
 def _members(c: Communicator, value: int) -> list[int]:
@@ -49,3 +66,25 @@ def test_parts_meet_across_hosts() -> None:
     for r, (out, err) in enumerate(found):
         across, near = [r % 2 + 2, r % 2], [r // 2 * 2, r // 2 * 2 + 1]
         assert out == f"[{across}, {near}]\n", f"rank {r}: {out}{err}"
+
+
+@pytest.mark.slow
+def test_ranks_of_an_id_meet_across_hosts(tmp_path: Path) -> None:
+    """A launcher's variables say that there are several, and nothing else."""
+    if why := namespaces.missing():
+        pytest.skip(why)
+    build()
+    command = [sys.executable, "-c", f"from {__name__} import rank_of_id; rank_of_id()"]
+    said = {
+        "OMPI_COMM_WORLD_SIZE": str(RANKS),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(RANKS // 2),
+        "HCCC_TEST_ID": str(tmp_path / "id"),
+        "HCCC_TIMEOUT": "20",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    with namespaces.hosts(2, "1gbit") as hosts:
+        each = [said | {"OMPI_COMM_WORLD_RANK": str(r)} for r in range(RANKS)]
+        with namespaces.ranks_on(hosts, RANKS // 2, command, each.__getitem__) as ranks:
+            found = [one.communicate(timeout=60) for one in ranks]
+    for r, (out, err) in enumerate(found):
+        assert out == f"{list(range(RANKS))}\n", f"rank {r}: {out}{err}"

@@ -48,8 +48,10 @@ typedef struct hccc_bootstrap_error {
 
 /* Makes a new job: starts its root in a thread of this process, which ends when all ranks have met,
  * when one of them ends before that, or when, after the first, none comes for HCCC_TIMEOUT (600 s).
- * It listens on a loopback address unless HCCC_BIND (an address) or HCCC_SOCKET_IFNAME (interfaces,
- * as NCCL's variable names them) says otherwise. */
+ * It listens on a loopback address, or, where the launcher's variables say that there are several
+ * hosts, at the one by which this host reaches that of HCCC_ROOT or MASTER_ADDR, else at the first
+ * interface's; HCCC_BIND (an address) and HCCC_SOCKET_IFNAME (interfaces, as NCCL's variable names
+ * them) go before. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_unique_id(hccc_unique_id *id, hccc_bootstrap_error *error);
 
 /* Does the same for a job of some ranks of another, this one among them. Where they are on several
