@@ -186,6 +186,7 @@ class Communicator {
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
   Agreed agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks);
+  bool packets_say(const Prepared &prepared, const Called &called) const;
   const Offer &offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called);
   bool tell_input(const Prepared &prepared, const Called &called) const;
   bool goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const;

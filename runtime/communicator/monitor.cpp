@@ -231,6 +231,10 @@ void Monitor::compare_calls() {
     const Called other = host_.near(r) ? called_by(host_.control(r)) : last_calls_[static_cast<size_t>(r)];
     if (left && adopt_failure(r)) return;
     if (running.load(std::memory_order_acquire) != own.number) return;
+    // Ranks do not agree on calls of packets; nobody ends one that some rank does not make.
+    if (host_.near(r) && !failure_.refused() && own.number > refusals_.settled() && other.number == own.number &&
+        other.signature != own.signature)
+      refusals_.refuse(own.number);
     if (!left || other.number >= own.number) continue;
     const std::string text = text_of("rank %d has left the communicator; its last call was ", r) + description(other) +
                              text_of("; rank %d calls ", rank_) + description(own);
