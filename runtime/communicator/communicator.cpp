@@ -198,7 +198,7 @@ void Communicator::set_up(const TimeLeft &left) {
       bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); },
       Refusals::Steps{[this](AtRest &own, uint64_t number) { return rest(own, number); }, [this] { return reset_flags(); },
                       [this](int rank, const Withdrawn &its) { if (messages_) messages_->drop_later(rank, its); }});
-  if (!network_ && !host_->device_memory()) short_calls_ = std::make_unique<ShortCalls>(n_ranks_);
+  if (!network_ && !host_->device_memory()) short_calls_ = std::make_unique<ShortCalls>(n_ranks_, oversubscribed_);
   if (!host_->device_memory())
     messages_ = std::make_unique<Messages>(*host_, *registrations_, failure_, network_ ? network_->transport() : nullptr,
                                            rank_, oversubscribed_, [this](int rank) { return is_ahead(rank); });
@@ -807,10 +807,11 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
 // Returns whether the packets of a call say which call it is, so that ranks need not agree on it before. All
 // ranks that make this call decide alike, whether it is in place or not. One that makes another is told of by
 // the packets, or, where it waits for something else, by the monitor: nobody ends a call that some rank
-// does not make, for all data of an output depend on the inputs of all ranks.
+// does not make, for each output depends on the inputs of all ranks (but where somebody's own demand says else).
 bool Communicator::packets_say(const Prepared &prepared, const Called &called) const {
   if (network_ || host_->device_memory() || prepared.scratch || called.count <= 0) return false;
   const hccc_library &library = prepared.library->description();
+  if (!strcmp(library.collective, "custom")) return false;
   const int size = bytes_of_type(called.type);
   const hccc_call call = call_of(static_cast<size_t>(called.count), called.in_place != 0, micro_batch_bytes_);
   const hccc_range *range = hccc_range_of(library.catalogue, &call, size);

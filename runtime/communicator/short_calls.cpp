@@ -13,9 +13,12 @@ constexpr size_t LINE = 128;
 constexpr int MOST_SHORT_BLOCKS = 64;  // thread blocks of all ranks: more cost more than two waits
 constexpr size_t ROOM = 2 * MOST_SHORT_BYTES;  // for both buffers of a rank
 
-size_t short_bytes_of_environment() {
+// Ranks that have a core each wait as long as it takes to copy so many bytes from another's cache.
+constexpr size_t BYTES_OF_A_WAIT = 1024;
+
+size_t most_bytes(bool oversubscribed) {
   const char *wanted = getenv("HCCC_SHORT_BYTES");
-  if (!wanted) return MOST_SHORT_BYTES;
+  if (!wanted) return oversubscribed ? MOST_SHORT_BYTES : BYTES_OF_A_WAIT;
   return static_cast<size_t>(std::max(0LL, std::min(atoll(wanted), static_cast<long long>(MOST_SHORT_BYTES))));
 }
 
@@ -23,8 +26,8 @@ size_t lines(long long bytes) { return (static_cast<size_t>(bytes) + LINE - 1) /
 
 }  // namespace
 
-ShortCalls::ShortCalls(int n_ranks)
-    : n_(static_cast<size_t>(n_ranks)), most_bytes_(short_bytes_of_environment()), ranks_(n_), locals_(n_) {}
+ShortCalls::ShortCalls(int n_ranks, bool oversubscribed)
+    : n_(static_cast<size_t>(n_ranks)), most_bytes_(most_bytes(oversubscribed)), ranks_(n_), locals_(n_) {}
 
 ShortCalls::Memory ShortCalls::zeroed(size_t bytes) {
   void *memory = nullptr;

@@ -22,7 +22,8 @@ struct alignas(128) ToldInput {
 
 class ShortCalls {
  public:
-  explicit ShortCalls(int n_ranks);
+  // oversubscribed: the ranks are more than there are cores, and a wait costs a switch between them.
+  ShortCalls(int n_ranks, bool oversubscribed);
 
   // Returns whether the inputs of a call are told, of so many bytes a rank.
   bool tells(size_t bytes) const { return bytes <= most_bytes_; }

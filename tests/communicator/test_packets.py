@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
-from hccc.runtime.communicator import Communicator
+from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.communicator import Result
 from tests.communicator.conftest import Library
 from tests.communicator.test_faults import OTHERS, VICTIM, other_calls, wrong_once
 from tests.communicator.world import Lost, run, start
@@ -57,3 +59,51 @@ def test_every_rank_is_told(packets: Path, how: str) -> None:
         assert isinstance(lost, Lost) and lost.seconds < 4
         said = "rank 1 is gone" if how == "die" else "rank 1 has not started the call"
         assert said in lost.text, lost.text
+
+
+def _gather(c: Communicator) -> None:
+    c.all_gather(np.zeros(2, np.float32), np.zeros(6, np.float32))
+
+
+def _sum_of(count: int) -> Callable[[Communicator], None]:
+    return lambda c: c.all_reduce(np.zeros(count, np.float32))
+
+
+# What rank 1 calls where others add two elements: packets of another call, or none of that library.
+SHORT_OTHERS = {_sum_of(3): "of 3 float32", _sum_of(0): "of 0 float32", _gather: "Allgather of 2"}
+
+
+def short_calls(c: Communicator, places: tuple[Path, Path]) -> list[str]:
+    """Makes calls that packets announce between others that are agreed on; then other calls at one
+    rank, and right ones behind each."""
+    for place in places:
+        c.load(place, ["float32"], ["sum"])
+    x, y, gathered = np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(6, np.float32)
+
+    def right(k: int) -> None:
+        x[:] = c.rank + k
+        apart = (c.rank + k) % 2  # in place at some ranks
+        c.all_reduce(x, *([y] if apart else []))
+        assert ((y if apart else x) == 3 + 3 * k).all()
+        if k % 3 == 0:
+            c.all_gather(np.full(2, c.rank + k, np.float32), gathered)
+            assert (gathered == np.repeat(np.arange(3) + k, 2)).all()
+
+    for k in range(200):
+        right(k)
+    texts = []
+    for k, other in enumerate(SHORT_OTHERS):
+        with pytest.raises(CommunicatorError) as caught:
+            (other if c.rank == VICTIM else _sum_of(2))(c)
+        assert c.error is Result.SUCCESS and caught.value.result is Result.INVALID_USAGE
+        texts.append(caught.value.text)
+        right(k)
+    return texts
+
+
+def test_short_calls_are_announced_by_packets(packets: Path, library: Library) -> None:
+    gather = library(driver.compile_program(plans.ring_allgather(3), Options()).plan)
+    found = start(3, short_calls, (packets, gather)).outcomes()
+    assert found[0] == found[1] == found[2]
+    for text, said in zip(found[0], SHORT_OTHERS.values(), strict=True):
+        assert "rank 1 calls" in text and said in text and "of 2 float32" in text, text

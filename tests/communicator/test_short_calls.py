@@ -24,6 +24,7 @@ def logged(folder: Path) -> dict[str, str]:
         "HCCC_DEBUG": "INFO",
         "HCCC_DEBUG_SUBSYS": "COLL",
         "HCCC_DEBUG_FILE": str(folder / "%p"),
+        "HCCC_SHORT_BYTES": str(4 * MOST),  # also where each rank has a core
     }
 
 
