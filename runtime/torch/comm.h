@@ -134,6 +134,7 @@ class Comm {
   // Sets the stream of the next calls, where memory is a device's.
   void set_stream(void *stream) { stream_ = stream; }
 
+  Milliseconds timeout() const { return timeout_; }
   void set_timeout(Milliseconds timeout) {
     if (size_ == 1 || timeout == timeout_) return;
     const double seconds = timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1e3 : 0;

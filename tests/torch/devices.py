@@ -339,8 +339,8 @@ def several_vendors() -> None:
         dist.broadcast(_zeros(3), 2)
     names = {event.key for event in profile.key_averages()}
     assert {"hccc:by hetccl_allreduce", "hccc:by hetccl_broadcast"} <= names
-    with pytest.raises(dist.DistBackendError, match="that does Allgatherv"):
-        dist.all_gather([_zeros(s + 1) for s in range(n)], _zeros(r + 1))
+    with pytest.raises(dist.DistBackendError, match="that does Reducescatterv"):
+        dist.reduce_scatter(_zeros(r + 1), [_zeros(s + 1) for s in range(n)])
     x = _zeros(3) + 1
     dist.all_reduce(x)
     assert x.tolist() == [float(n)] * 3

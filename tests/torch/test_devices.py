@@ -63,7 +63,10 @@ def test_tensors_of_a_device(n: int, tmp_path: Path) -> None:
 def test_devices_of_several_hosts_have_jobs(apart: str, stand_in: str, tmp_path: Path) -> None:
     """Groups make them by themselves, over NCCL and over hccc's own kernels."""
     variables = {**_environment(3, tmp_path), **HOSTS, "HCCC_TEST_APART": apart}
-    cases = ("collectives", "messages", "coalesced", "both", "ddp", "functional", "several_vendors")
+    cases = (
+        *("collectives", "uneven", "messages", "coalesced", "both", "ddp", "functional"),
+        "several_vendors",
+    )
     libraries = {"HCCC_LIBRARIES": "", "HCCC_STANDARD": "1", "HCCC_VENDOR_LIBRARY": stand_in}
     run(3, "devices", cases, {**variables, **libraries})
 
