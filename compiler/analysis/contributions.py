@@ -45,7 +45,7 @@ class ChunkEnds(NamedTuple):
 
     start, target: i4[chunks] the rank, EVERY rank, or those LISTED for its row; per: chunks of a
     row; has, wants: b1[rows, ranks] those listed; sums: b1[rows] whether ranks have pieces of a
-    sum; full: u8[rows, words] the pieces of a whole value.
+    sum; whole: i4[rows] the pieces of a whole value.
     """
 
     start: I4
@@ -54,7 +54,18 @@ class ChunkEnds(NamedTuple):
     has: B1
     wants: B1
     sums: B1
-    full: Words
+    whole: I4
+
+
+class HeldPieces(NamedTuple):
+    """The pieces of one chunk that ranks hold: their count, i4[ranks], and as bits, u8[ranks,
+    words], which may be other than 0 in the words from begin to end, i4[ranks] each, only. A rank
+    that holds all pieces has the count alone."""
+
+    count: I4
+    bits: Words
+    begin: I4
+    end: I4
 
 
 @njit(inline="always")
@@ -75,16 +86,26 @@ def is_wanted(e: ChunkEnds, chunk: int, rank: int) -> bool:
     return bool(every or target == rank or (listed and e.wants[chunk // e.per, rank]))
 
 
-@njit(inline="always")
-def _touch(state: Words, seen: I4, rank: int, chunk: int, e: ChunkEnds) -> None:
+@njit
+def _clear(held: HeldPieces, rank: int) -> None:
+    """Takes all pieces from `rank`."""
+    for w in range(held.begin[rank], held.end[rank]):
+        held.bits[rank, w] = 0
+    held.begin[rank] = held.end[rank] = held.count[rank] = 0
+
+
+@njit
+def _touch(held: HeldPieces, seen: I4, rank: int, chunk: int, e: ChunkEnds) -> None:
     """Gives `rank` its initial contribution of `chunk` when the chunk first gets there."""
     if seen[rank] == chunk:
         return
     seen[rank] = chunk
-    state[rank] = 0
+    _clear(held, rank)
     piece = piece_of(e, chunk, rank)
     if piece >= 0:
-        state[rank, piece >> 6] = _ONE << np.uint64(piece & 63)
+        word = piece >> 6
+        held.bits[rank, word] = _ONE << np.uint64(piece & 63)
+        held.begin[rank], held.end[rank], held.count[rank] = word, word + 1, 1
 
 
 @njit(inline="always")
@@ -98,51 +119,57 @@ def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int
 
 
 @njit
-def _violation(source: Words, target: Words, reduce: bool) -> int:
-    """Tells whether a transfer reads nothing, reduces into nothing, or adds a contribution
-    twice."""
-    some_s = some_d = overlap = np.uint64(0)
-    for w in range(len(source)):
-        some_s |= source[w]
-        some_d |= target[w]
-        overlap |= source[w] & target[w]
-    if not some_s:
+def _violation(held: HeldPieces, s: int, d: int, whole: int, reduce: bool) -> int:
+    """Tells whether a transfer reads nothing, reduces into nothing, or adds a contribution twice.
+    whole: how many pieces a whole value has."""
+    if not held.count[s]:
         return EMPTY_SOURCE
-    if reduce and not some_d:
-        return EMPTY_TARGET
-    return TWICE if reduce and overlap else OK
-
-
-@njit
-def _apply(source: Words, target: Words, reduce: bool) -> None:
-    """Moves or merges the contributions."""
     if not reduce:
-        target[:] = 0
-    for w in range(len(source)):
-        target[w] |= source[w]
+        return OK
+    if not held.count[d]:
+        return EMPTY_TARGET
+    if held.count[s] == whole or held.count[d] == whole:
+        return TWICE
+    overlap = np.uint64(0)
+    for w in range(max(held.begin[s], held.begin[d]), min(held.end[s], held.end[d])):
+        overlap |= held.bits[s, w] & held.bits[d, w]
+    return TWICE if overlap else OK
 
 
 @njit
-def _missing(state: Words, seen: I4, chunk: int, e: ChunkEnds) -> int:
+def _apply(held: HeldPieces, s: int, d: int, whole: int, reduce: bool) -> None:
+    """Moves or merges the contributions; of a whole value only their number is kept."""
+    count = held.count[s] + (held.count[d] if reduce else 0)
+    if not reduce or count == whole:
+        _clear(held, d)
+    if count < whole:
+        begin, end = held.begin[s], held.end[s]
+        for w in range(begin, end):
+            held.bits[d, w] |= held.bits[s, w]
+        if reduce:
+            begin, end = min(begin, held.begin[d]), max(end, held.end[d])
+        held.begin[d], held.end[d] = begin, end
+    held.count[d] = count
+
+
+@njit
+def _missing(held: HeldPieces, seen: I4, chunk: int, e: ChunkEnds) -> int:
     """Returns the first rank that wants `chunk` and does not hold all of it, or -1."""
-    target, full = e.target[chunk], e.full[chunk // e.per]
+    target, whole = e.target[chunk], e.whole[chunk // e.per]
     lo, hi = (0, len(seen)) if target < 0 else (target, target + 1)
     for r in range(lo, hi):
         if not is_wanted(e, chunk, r):
             continue
-        _touch(state, seen, r, chunk, e)
-        lacking, held = np.uint64(0), state[r]
-        for w in range(len(full)):
-            lacking |= held[w] ^ full[w]
-        if lacking:
+        _touch(held, seen, r, chunk, e)
+        if held.count[r] != whole:
             return r
     return -1
 
 
 @njit
-def _run(ptr: I8, rows: I4, table: I4, e: ChunkEnds, n_ranks: int) -> tuple[int, int, int, int]:
+def _run(ptr: I8, rows: I4, table: I4, e: ChunkEnds, held: HeldPieces) -> tuple[int, int, int, int]:
     """Runs every chunk; returns (code, row or chunk, clashing row, rank)."""
-    state = np.zeros((n_ranks, e.full.shape[1]), np.uint64)
+    n_ranks = len(held.count)
     seen = np.full(n_ranks, -1, np.int32)
     stamp = np.full(n_ranks, -1, np.int32)
     kind, who = np.zeros(n_ranks, np.int32), np.zeros(n_ranks, np.int32)
@@ -150,26 +177,26 @@ def _run(ptr: I8, rows: I4, table: I4, e: ChunkEnds, n_ranks: int) -> tuple[int,
     lost_chunk, lost_rank = -1, -1
     for c in range(len(ptr) - 1):
         stamp[:] = -1
-        violation = OK
+        violation, whole = OK, e.whole[c // e.per]
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
             s, d, step, reduces = table[i, SRC], table[i, DST], table[i, STEP], table[i, OP] == RRC
-            _touch(state, seen, s, c, e)
-            _touch(state, seen, d, c, e)
+            _touch(held, seen, s, c, e)
+            _touch(held, seen, d, c, e)
             clash = _access(stamp, kind, who, s, step, _READ, i)
             at = s
             if clash < 0:
                 at = d
                 clash = _access(stamp, kind, who, d, step, _REDUCE if reduces else _WRITE, i)
-            violation = CLASH if clash >= 0 else _violation(state[s], state[d], reduces)
+            violation = CLASH if clash >= 0 else _violation(held, s, d, whole, reduces)
             if violation != OK:
                 if i < bad:
                     code, bad, other = violation, i, clash
                     where = s if violation == EMPTY_SOURCE else at
                 break
-            _apply(state[s], state[d], reduces)
+            _apply(held, s, d, whole, reduces)
         if violation == OK and lost_chunk < 0:
-            lost_rank = _missing(state, seen, c, e)
+            lost_rank = _missing(held, seen, c, e)
             lost_chunk = c if lost_rank >= 0 else -1
     if code == OK and lost_chunk >= 0:
         return MISSING, lost_chunk, -1, lost_rank
@@ -186,7 +213,7 @@ def ends(c: Collective) -> ChunkEnds:
     """Returns where the chunks of a collective, whose result is known, start and must end."""
     if c.demand:
         d, listed = c.demand, np.full(c.n_chunks, LISTED, np.int32)
-        return ChunkEnds(listed, listed, c.chunks_per_block, d.has, d.wants, d.sums, full_sets(c))
+        return ChunkEnds(listed, listed, c.chunks_per_block, d.has, d.wants, d.sums, _whole(c))
     chunks = np.arange(c.n_chunks, dtype=np.int64)
     start = np.full(c.n_chunks, EVERY, np.int32)
     if not c.reduces:
@@ -195,19 +222,22 @@ def ends(c: Collective) -> ChunkEnds:
     if not c.all_want:
         target = c.target_of(chunks).astype(np.int32)
     none, sums = np.zeros((1, 1), np.bool_), np.array([c.reduces])
-    return ChunkEnds(start, target, c.n_chunks, none, none, sums, full_sets(c))
+    return ChunkEnds(start, target, c.n_chunks, none, none, sums, _whole(c))
 
 
 def run(program: Program) -> SymbolicResult:
     """Runs `program` symbolically.
 
     The violation is the earliest in the table; a missing chunk is reported only when every transfer
-    is sound. O(transfers · R/64 + chunks · R) time (R²/64 more where all ranks want all chunks),
-    O(R²/8) bytes beside the table.
+    is sound. O(transfers · R/64 + chunks · R) time and O(R²/8) bytes beside the table at most;
+    transfers · log R and pages of R rows where ranks next to each other reduce first.
     """
     c, t = program.collective, program.transfers
     ptr, rows = group(t["chunk"], c.n_chunks)
-    outcome = _run(ptr, rows, columns(program), ends(c), c.n_ranks)
+    count, begin, end = np.zeros((3, c.n_ranks), np.int32)
+    bits = np.zeros((c.n_ranks, (c.n_ranks + 63) // 64 if c.reduces else 1), np.uint64)
+    held = HeldPieces(count, bits, begin, end)  # memory that nobody writes is not there
+    outcome = _run(ptr, rows, columns(program), ends(c), held)
     return SymbolicResult(*(int(x) for x in outcome))
 
 
@@ -253,6 +283,13 @@ def carried(program: Program, row: int) -> list[int]:
         new = held.get(src, set())
         held[dst] = held.get(dst, set()) | new if op == RRC else new
     return sorted(held.get(int(t["src"][row]), set()))
+
+
+def _whole(c: Collective) -> I4:
+    """Returns how many pieces a whole value has: i4[1], or i4[blocks] of a demand."""
+    if not c.demand:
+        return np.array([c.n_ranks if c.reduces else 1], np.int32)
+    return np.where(c.demand.sums, c.demand.has.sum(1), 1).astype(np.int32)
 
 
 def full_sets(c: Collective) -> Words:
