@@ -71,9 +71,11 @@ def test_devices_of_several_hosts_have_jobs(apart: str, stand_in: str, tmp_path:
     run(3, "devices", cases, {**variables, **libraries})
 
 
-def test_a_killed_rank_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", ["", "a own, b own"])
+def test_a_killed_rank_is_named(apart: str, tmp_path: Path) -> None:
     words = ["-m", "tests.torch.job", "devices", "killed"]
-    found = outputs(2, words, _environment(2, tmp_path))
+    job = {**HOSTS, "HCCC_TEST_APART": apart, "HCCC_LIBRARIES": "", "HCCC_STANDARD": "1"}
+    found = outputs(2, words, _environment(2, tmp_path) | (job if apart else {}))
     assert [code for code, _ in found] == [0, -signal.SIGKILL], found
     assert "ok killed" in found[0][1]
 
