@@ -70,6 +70,9 @@ class Forced:
     channels: int | None = None
 
 
+NOT_FORCED = Forced()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LibraryChoice:
     """For each size: option (a row of `options`), channels; i8[s]."""
