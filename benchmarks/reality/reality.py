@@ -2,8 +2,9 @@
 
     python -m benchmarks.reality.reality [--table ID] [--rows] [--others] [--plots DIR]
 
-Errors are |predicted / measured - 1|, by size class, over tables not marked context: those that
-the model is fitted on, the others, and all.
+Errors are |predicted / measured - 1|, by size class, over tables not marked context. The figures
+are fitted on all of these; `python -m benchmarks.reality.fit --leave-one-out` predicts each by
+others.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def line(t: PublishedTable) -> str:
         f"{np.median(e[k == i]):+5.0%} {np.max(np.abs(e[k == i])):5.0%}" if (k == i).any() else ""
         for i in range(3)
     ]
-    mark = "fit" if t.fit else "context" if t.context else ""
+    mark = "context" if t.context else ""
     what = f"{t.machine.nodes}x{t.machine.gpus} {t.op}"
     return f"{t.id:>4} {t.name:<16} {what:<20} {mark:<8}" + "".join(f"{c:>16}" for c in cells)
 
@@ -69,12 +70,7 @@ def main() -> None:
                     f"{p.algorithm} {p.protocol} {p.channels}"
                 )
     counted = [t for t in chosen if not t.context]
-    for name, part in (
-        ("fit half", [t for t in counted if t.fit]),
-        ("other half", [t for t in counted if not t.fit]),
-        ("all", counted),
-    ):
-        print(f"{name:<12}" + "".join(f"{cell:>24}" for cell in summary(part)))
+    print(f"{'all':<12}" + "".join(f"{cell:>24}" for cell in summary(counted)))
     if args.plots:
         from benchmarks.reality.plots import draw
 

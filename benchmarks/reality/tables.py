@@ -15,6 +15,7 @@ from benchmarks.reality.cluster_text import cluster_text
 from hccc.base.diagnostics import Source
 from hccc.driver.inputs import parse_cluster
 from hccc.ir.collective import OpType
+from hccc.ir.topology import Topology
 from hccc.predict.nccl.calibration import Table as Calibration
 from hccc.predict.nccl.choose import Forced
 from hccc.predict.nccl.machine import NcclMachine, of
@@ -30,7 +31,7 @@ class PublishedTable:
     """Measurements of one collective on one machine: size in bytes and µs, f8[rows].
 
     cluster: the machine in the cluster language, from which `machine` is read; nodes: how many it
-    has.
+    has; odd: counted and not fitted; context: neither.
     """
 
     id: str
@@ -42,10 +43,15 @@ class PublishedTable:
     forced: Forced
     sizes: NDArray[np.int64]
     times: NDArray[np.float64]
-    fit: bool
+    odd: bool
     context: bool
     source: str
     note: str
+
+    @property
+    def device(self) -> str:
+        """Returns the name of the GPUs."""
+        return _topology(self.cluster).devices[0].name
 
     @property
     def machine(self) -> NcclMachine:
@@ -72,8 +78,13 @@ def _op(name: str) -> OpType:
 
 
 @cache
+def _topology(cluster: str) -> Topology:
+    return parse_cluster(Source("cluster", cluster))
+
+
+@cache
 def _machine(cluster: str, library: str) -> NcclMachine:
-    return of(parse_cluster(Source("cluster", cluster)), rccl=library.startswith("RCCL"))
+    return of(_topology(cluster), rccl=library.startswith("RCCL"))
 
 
 @cache
@@ -97,7 +108,7 @@ def tables() -> tuple[PublishedTable, ...]:
                     _forced(r),
                     rows[:, 0].astype(np.int64),
                     rows[:, 1],
-                    id in entry["fit"],
+                    id in entry.get("odd", []),
                     r["use"] == "context" or entry.get("guess", False),
                     r["source"],
                     r["note"] or "",

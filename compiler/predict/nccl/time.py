@@ -48,7 +48,7 @@ class ProtocolRates:
 def rates(m: NcclMachine, p: Protocol, c: Table) -> ProtocolRates:
     """Returns the figures of `m` in protocol `p`."""
     k, net = kind(m), str(m.network)
-    step, hop = c["step"][k], c["hop"][net] * (c["other"]["hop_AMD"] if m.generation.amd else 1)
+    step, hop = c["step"][k], c["hop"][net]
     if p is not Protocol.LL:
         amd = "AMD" if m.generation.amd else ""
         step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p + amd]
@@ -95,7 +95,11 @@ def took(
         NcclAlgorithm.P2P: _p2p,
     }
     time = by[a](m, op, a, p, sizes, channels, c)
-    return most(time, np.full(len(sizes), m.floor))
+    floor = m.floor
+    if a is NcclAlgorithm.P2P:  # the program launches nothing more, but hands over each send
+        peers = 1 if op is OpType.SENDRECV else m.ranks - 1
+        floor *= 1 + c["other"]["p2p_launch"] * peers
+    return most(time, np.full(len(sizes), floor))
 
 
 def _few(m: NcclMachine, sizes: F8, c: Table) -> F8:
@@ -238,7 +242,7 @@ def _p2p(
     if inside:
         pair = r.link / (m.gpus - 1) if m.link.mesh and op is OpType.SENDRECV else r.link
         limits.append(part * inside / (pair * GB))
-    base = c["base"]["P2P"] + (c["other"]["p2p_steps"] * r.step if p is Protocol.LL else r.base)
+    base = c["base"]["P2P"] + r.base + (c["other"]["p2p_steps"] * r.step if p is Protocol.LL else 0)
     base += c["other"]["p2p_near"] * max(0, inside - 1)
     if m.nodes > 1:
         base += rates(m, Protocol.LL, c).hop * c["other"]["p2p_hop"]
@@ -249,8 +253,7 @@ def _p2p(
         if p is Protocol.LL:  # no more than a message to each: `net_ll` is of those of a channel
             net = rates(m, Protocol.LL128, c).net * PAYLOAD[p] / PAYLOAD[Protocol.LL128]
         mine = net / m.gpus * (1 if op is not OpType.SENDRECV else m.gpus / max(1, m.nics))
-        share = 1.0 if op is OpType.SENDRECV else c["other"]["alltoall"]
         if op in {OpType.GATHER, OpType.SCATTER}:
             mine *= per_nic
-        limits.append(part * outside / (mine * share * GB))
+        limits.append(part * outside / (mine * GB))
     return base + most(*limits)
