@@ -39,11 +39,13 @@ ESTIMATED = {
     ("simple", "AMD"),
 }
 WHOLE = {"net", "net_ll128"}  # shares that stay below 1
-DRAWN = 0.15
+DRAWN = 0.6
 ALIKE = {"step", "hop", "ll", "ll128", "simple", "net"}  # whose figures are drawn to each other
 SOME = {"rendezvous", "net_ll"}  # of some networks, which must have been seen
-FAMILIES = {  # of networks: by RDMA, of Amazon's transport, by TCP
-    "hop": (("InfiniBand", "RoCE", "Slingshot"), ("EFA", "EFA1"), ("TCPX", "TCPXO")),
+NEUTRAL = {("other", "hop_AMD")}  # factors that are drawn to 1
+RDMA = ("InfiniBand", "RoCE", "Slingshot")
+FAMILIES = {  # of networks: RDMA, clouds' own transports, and by TCP
+    "hop": (RDMA, ("EFA", "EFA1", "TCPXO"), ("TCPX",)),
 }
 Key = tuple[str, str]
 Figures = dict[str, dict[str, float]]
@@ -89,18 +91,19 @@ class Fit:
     the others of its family."""
 
     def __init__(self, chosen: Iterable[PublishedTable]) -> None:
-        self.tables = tuple(t for t in chosen if not t.odd)
+        self.tables = tuple(t for t in chosen if t.odd != 0)
         self.figures: Figures = {s: dict(v) for s, v in calibration().items()}
         read = frozenset[Key]().union(*(reads(t) for t in self.tables))
         for s in SOME:
             self.figures[s] = {k: v for k, v in self.figures[s].items() if (s, k) in read}
         for s, families in self._families().items():
             for family in families:
-                known = [self.figures[s][k] for k in family if (s, k) in read]
-                known = known or [self.figures[s][k] for k in families[0] if (s, k) in read]
+                known = [k for k in family if (s, k) in read] or [families[0][0]]
+                known = known[:1] if family is RDMA else known
+                mean = float(np.exp(np.mean(np.log([self.figures[s][k] for k in known]))))
                 for k in family:
                     if (s, k) not in read and (s, k) not in ESTIMATED:
-                        self.figures[s][k] = float(np.exp(np.mean(np.log(known))))
+                        self.figures[s][k] = mean
         self.keys = [
             (s, k)
             for s, v in self.figures.items()
@@ -121,8 +124,15 @@ class Fit:
             for family in families:
                 rows = [i for i, (of, k) in enumerate(self.keys) if of == s and k in family]
                 if len(rows) > 1:
-                    pull[np.ix_(rows, rows)] = DRAWN * (np.eye(len(rows)) - 1 / len(rows))
+                    share, weight = np.full(len(rows), 1 / len(rows)), DRAWN
+                    if family is RDMA:
+                        share, weight = np.eye(len(rows))[0], 1.5
+                    pull[np.ix_(rows, rows)] = weight * (np.eye(len(rows)) - share)
                     target[rows] = 0
+        for key in NEUTRAL:
+            if key in self.keys:
+                target[self.keys.index(key)] = 0
+                pull[self.keys.index(key), self.keys.index(key)] = DRAWN
         return pull, target
 
     def with_values(self, x: Any) -> Figures:
@@ -133,7 +143,8 @@ class Fit:
         return values
 
     def _table(self, t: PublishedTable, values: Figures) -> Any:
-        return np.log(calls(t).times(values) / t.times) / len(t.times) ** 0.25
+        error = np.log(calls(t).times(values) / t.times) / len(t.times) ** 0.25
+        return error if t.odd is None else np.where(t.sizes < t.odd, error, 0)
 
     def _pulled(self, x: Any) -> Any:
         return self.pull @ x - self.target

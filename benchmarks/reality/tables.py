@@ -31,7 +31,7 @@ class PublishedTable:
     """Measurements of one collective on one machine: size in bytes and µs, f8[rows].
 
     cluster: the machine in the cluster language, from which `machine` is read; nodes: how many it
-    has; odd: counted and not fitted; context: neither.
+    has; odd: the size from which on it is counted and not fitted, or None; context: whether neither.
     """
 
     id: str
@@ -43,7 +43,7 @@ class PublishedTable:
     forced: Forced
     sizes: NDArray[np.int64]
     times: NDArray[np.float64]
-    odd: bool
+    odd: int | None
     context: bool
     source: str
     note: str
@@ -108,7 +108,7 @@ def tables() -> tuple[PublishedTable, ...]:
                     _forced(r),
                     rows[:, 0].astype(np.int64),
                     rows[:, 1],
-                    id in entry.get("odd", []),
+                    entry.get("odd", {}).get(id),
                     r["use"] == "context" or entry.get("guess", False),
                     r["source"],
                     r["note"] or "",

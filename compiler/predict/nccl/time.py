@@ -48,10 +48,10 @@ class ProtocolRates:
 def rates(m: NcclMachine, p: Protocol, c: Table) -> ProtocolRates:
     """Returns the figures of `m` in protocol `p`."""
     k, net = kind(m), str(m.network)
-    step, hop = c["step"][k], c["hop"][net]
+    step, hop = c["step"][k], c["hop"][net] * (c["other"]["hop_AMD"] if m.generation.amd else 1)
     if p is not Protocol.LL:
         amd = "AMD" if m.generation.amd else ""
-        step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p + amd]
+        step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p]
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
     if m.network is NcclNetwork.ETHERNET:
