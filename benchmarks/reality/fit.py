@@ -32,7 +32,7 @@ FILE = Path(__file__).parents[2] / "compiler/predict/nccl/calibration.toml"
 PULL = 0.1
 STEP = 1e-4  # of the logarithm of a figure, for derivatives
 # Not fitted: what few tables say anything of, and estimates; nor is [link], the device library's.
-FIXED = {"far", "allreduce", "congestion", "slice", "p2p_near", "sockets"}
+FIXED = {"far", "allreduce", "congestion", "slice", "p2p_peer", "hop_AMD", "sockets"}
 ESTIMATED = {
     ("hop", "Ethernet"),
     ("base", "P2P"),
@@ -42,7 +42,10 @@ WHOLE = {"net", "net_ll128"}  # shares that stay below 1
 DRAWN = 0.6
 ALIKE = {"step", "hop", "ll", "ll128", "simple", "net"}  # whose figures are drawn to each other
 SOME = {"rendezvous", "net_ll"}  # of some networks, which must have been seen
-NEUTRAL = {("other", "hop_AMD")}  # factors that are drawn to 1
+NEUTRAL = {  # of figures for which nothing speaks
+    ("other", "p2p_launch"): 0.0,
+    ("step_factor", "LL128AMD"): 1.0,
+}
 RDMA = ("InfiniBand", "RoCE", "Slingshot")
 FAMILIES = {  # of networks: RDMA, clouds' own transports, and by TCP
     "hop": (RDMA, ("EFA", "EFA1", "TCPXO"), ("TCPX",)),
@@ -82,8 +85,16 @@ def calls(t: PublishedTable) -> PreparedCalls:
 def reads(t: PublishedTable) -> frozenset[Key]:
     """Returns the figures that a table's prediction depends on."""
     read: set[Key] = set()
-    calls(t).times({s: _Seen(s, v, read) for s, v in calibration().items()})
-    return frozenset(read)
+    figures: Figures = {s: dict(v) for s, v in calibration().items()}
+    before = calls(t).times({s: _Seen(s, v, read) for s, v in figures.items()})
+    found = set()
+    for s, k in read:
+        value = figures[s][k]
+        figures[s][k] = 1.3 * value
+        if (calls(t).times(figures) != before).any():
+            found.add((s, k))
+        figures[s][k] = value
+    return frozenset(found)
 
 
 class Fit:
@@ -104,6 +115,8 @@ class Fit:
                 for k in family:
                     if (s, k) not in read and (s, k) not in ESTIMATED:
                         self.figures[s][k] = mean
+        for s, k in NEUTRAL.keys() - read:
+            self.figures[s][k] = NEUTRAL[s, k]
         self.keys = [
             (s, k)
             for s, v in self.figures.items()
@@ -129,10 +142,6 @@ class Fit:
                         share, weight = np.eye(len(rows))[0], 1.5
                     pull[np.ix_(rows, rows)] = weight * (np.eye(len(rows)) - share)
                     target[rows] = 0
-        for key in NEUTRAL:
-            if key in self.keys:
-                target[self.keys.index(key)] = 0
-                pull[self.keys.index(key), self.keys.index(key)] = DRAWN
         return pull, target
 
     def with_values(self, x: Any) -> Figures:
@@ -212,6 +221,8 @@ def alone(t: PublishedTable) -> bool:
 def left_out(jobs: int) -> dict[str, Any]:
     """Predicts every machine by the others; returns the errors of each table, by its id."""
     machines = list(dict.fromkeys((t.device, str(t.machine.network)) for t in counted()))
+    for t in counted():
+        reads(t)  # once, for all processes
     with ProcessPoolExecutor(jobs) as pool:
         return dict(pair for pairs in pool.map(without, machines) for pair in pairs)
 

@@ -243,12 +243,11 @@ def _p2p(
         pair = r.link / (m.gpus - 1) if m.link.mesh and op is OpType.SENDRECV else r.link
         limits.append(part * inside / (pair * GB))
     base = c["base"]["P2P"] + r.base + (c["other"]["p2p_steps"] * r.step if p is Protocol.LL else 0)
-    base += c["other"]["p2p_near"] * max(0, inside - 1)
+    base += c["other"]["p2p_peer"] * (peers - 1)
     if m.nodes > 1:
         base += rates(m, Protocol.LL, c).hop * c["other"]["p2p_hop"]
         per_nic = max(1.0, m.gpus / max(m.nics, 1))
         outside = 1 if op is OpType.SENDRECV else n - m.gpus
-        base += c["other"]["p2p_peer"] * (outside - 1)
         net = r.net
         if p is Protocol.LL:  # no more than a message to each: `net_ll` is of those of a channel
             net = rates(m, Protocol.LL128, c).net * PAYLOAD[p] / PAYLOAD[Protocol.LL128]
