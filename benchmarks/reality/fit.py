@@ -66,7 +66,9 @@ class _Seen(dict[str, float]):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        if key in self:
+            self.read.add((self.section, key))
+        return super().get(key, default)
 
 
 @cache

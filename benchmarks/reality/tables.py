@@ -31,7 +31,7 @@ class PublishedTable:
     """Measurements of one collective on one machine: size in bytes and µs, f8[rows].
 
     cluster: the machine in the cluster language, from which `machine` is read; nodes: how many it
-    has; odd: the size from which on it is counted and not fitted, or None; context: whether neither.
+    has; odd: the size from which on it is counted and not fitted, or None; context: neither.
     """
 
     id: str

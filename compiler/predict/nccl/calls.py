@@ -120,7 +120,7 @@ def estimates(t: Topology, m: NcclMachine, op: OpType, *, launch: bool) -> tuple
     if m.nodes > 1 and m.network is NcclNetwork.TCPX and op is not OpType.ALLGATHER:
         found["TCPX: latency, of AllGather only"] = None
     if op in P2P_OPS - {OpType.SENDRECV} and m.gpus > 2:
-        found["sends: time of each further rank of a node"] = None
+        found["sends: time of each further rank"] = None
     return tuple(found)
 
 

@@ -45,7 +45,7 @@ def test_small_calls_take_what_nccl_says() -> None:
     assert 7.8 < taken(replace(H100, nvls=False), AR, 1 << 16).time_us < 8.5
     assert 11 < taken(B200, AR, 8).time_us < 11.6 and 8.5 < taken(B200, AG, 8).time_us < 9.1
     (usual,) = predict(H100, AR, [8])
-    assert usual.time_us > 3 * taken(H100, AR, 8).time_us
+    assert usual.time_us > 2.5 * taken(H100, AR, 8).time_us
 
 
 @pytest.mark.parametrize(
