@@ -79,8 +79,8 @@ def prepare(
     grid: F8 = np.exp2(np.arange(low, high + 1, dtype=np.float64))
     choice, options = choose(machine, op, grid, forced), []
     for k in np.unique(choice.option):
-        option = choice.options[k]
-        only = Forced(*option, forced.channels)
+        algorithm, protocol = option = choice.options[k]
+        only = Forced(algorithm, protocol, forced.channels)
         machines = [machine, *(_with(machine, nodes) for nodes in _fewer(machine.nodes))]
         channels = tuple((m, choose(m, op, grid, only).channels) for m in machines)
         options.append((option, choice.option == k, channels))
@@ -102,7 +102,7 @@ def predict(
     calls = prepare(machine, op, sizes, forced)
     time, choice = calls.times(table or calibration()), calls.choice
     return [
-        Prediction(size, float(t), *choice.options[k], int(channels))
+        Prediction(size, float(t), choice.options[k][0], choice.options[k][1], int(channels))
         for size, t, k, channels in zip(sizes, time, choice.option, choice.channels, strict=True)
     ]
 
