@@ -13,6 +13,7 @@ from hccc.analysis.redundant import redundant
 from hccc.base.diagnostics import Problem, Source, fail
 from hccc.base.dtypes import named
 from hccc.base.interruptible import interruptible
+from hccc.base.jit.compiled import expect
 from hccc.base.reductions.laws import checked
 from hccc.base.reductions.parse import checked_names
 from hccc.base.version import __version__
@@ -35,6 +36,7 @@ from hccc.proofs.proof import Proof
 from hccc.proofs.prove import prove
 
 Where = Topology | Callable[[Program], Topology | None] | None
+PLAIN = 1e-4  # s of loops in plain Python, at least, for each transfer of a program that is tuned
 _INVARIANTS = "`hccc.ir.program` says what holds of one"
 
 
@@ -113,6 +115,8 @@ def _compile(
         if problems := program.check(one):  # what no language made may be anything
             raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
     topology = where(given[0][0]) if callable(where) else where
+    if options.tuned and topology is not None:
+        expect(PLAIN * sum(len(one) for one, _ in given))
     if len(given) > 1:
         _check_alike([one for one, _ in given], options, topology)
     programs = [

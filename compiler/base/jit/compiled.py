@@ -35,6 +35,12 @@ _making = threading.RLock()
 form = os.environ.get("HCCC_LOOPS", "")  # "plain", "compiled", or anything else: as it pays
 
 
+def expect(seconds: float) -> None:
+    """Notes that loops will take at least `seconds` in plain Python: loops on disk are loaded as
+    soon as that is more than numba takes to import, not only once so much was spent."""
+    Loop.spent_by_all += seconds
+
+
 def prange(stop: int, /) -> range:
     """Counts to `stop`; in several threads where the loop is compiled, and parallel."""
     return range(stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,20 @@ def test_a_file_of_others_is_found_in_time(slow: SlowLoop) -> None:
     forms = slow.calls(1.5 * LOAD)
     assert forms[-1] == "compiled"
     assert slow.now < 4.5 * LOAD
+
+
+@pytest.mark.parametrize("expected", [False, True])
+def test_a_file_is_read_before_numba_has_paid_if_much_is_expected(
+    slow: SlowLoop, monkeypatch: pytest.MonkeyPatch, expected: bool
+) -> None:
+    monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.setattr(Loop, "spent_by_all", 0.0)
+    if expected:
+        compiled.expect(compiled.IMPORT)
+    slow.kept = True
+    forms = slow.calls(2 * compiled.IMPORT)
+    paid = LOAD if expected else compiled.IMPORT
+    assert forms.index("compiled") == pytest.approx(paid / CALL, abs=1)
 
 
 def test_a_file_that_has_the_loops_it_calls_is_read_as_soon(
