@@ -27,6 +27,7 @@ from hccc.synth.builtin.tree import double, tree_levels
 from hccc.synth.common.transfer_table import backward, check_size, followed, joined, transfers
 
 NAME = "Levels"
+CHANNELS = 8  # of nodes with a NIC for each GPU, in four thread blocks each
 
 
 def levels(t: Topology) -> Program:
@@ -44,7 +45,8 @@ def levels(t: Topology) -> Program:
     every = [_spread(k, gateway, node, parent[k], depth[k]) for k in range(len(parent))]
     spread = np.concatenate(every, axis=1)
     c = Collective(OpType.ALLREDUCE, len(t), len(parent) * parts)
-    return joined(NAME, c, t, followed(backward(spread, Op.RRC), spread))
+    table = followed(backward(spread, Op.RRC), spread)
+    return joined(NAME, c, t, table, CHANNELS if nodes > 1 else 1)
 
 
 def _gateways(t: Topology, node: I8) -> I8:

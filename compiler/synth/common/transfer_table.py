@@ -42,7 +42,7 @@ def followed(first: I8, second: I8) -> I8:
     return np.concatenate([first, later], axis=1)
 
 
-def joined(name: str, c: Collective, t: Topology, table: I8) -> Program:
+def joined(name: str, c: Collective, t: Topology, table: I8, channels: int = 1) -> Program:
     """Returns the Program of `table`, if the cluster has the routes.
 
     Raises:
@@ -57,7 +57,7 @@ def joined(name: str, c: Collective, t: Topology, table: I8) -> Program:
             f"{name} over this cluster needs a route from {u} to {v}",
             help="another built-in may do without: see `hccc builtin list`",
         )
-    return program(name, c, t, 1, dict(zip(COLUMNS, table, strict=True)))
+    return program(name, c, t, channels, dict(zip(COLUMNS, table, strict=True)))
 
 
 def check_size(name: str, n_ranks: int, size: int) -> None:
