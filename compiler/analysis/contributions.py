@@ -58,11 +58,11 @@ class ChunkEnds(NamedTuple):
 
 
 class HeldPieces(NamedTuple):
-    """The pieces of one chunk that ranks hold: their count, i4[ranks], and as bits, u8[ranks,
+    """The pieces of one chunk that ranks hold: their number, i4[ranks], and as bits, u8[ranks,
     words], which may be other than 0 in the words from begin to end, i4[ranks] each, only. A rank
-    that holds all pieces has the count alone."""
+    that holds all pieces has the number alone."""
 
-    count: I4
+    number: I4
     bits: Words
     begin: I4
     end: I4
@@ -91,7 +91,7 @@ def _clear(held: HeldPieces, rank: int) -> None:
     """Takes all pieces from `rank`."""
     for w in range(held.begin[rank], held.end[rank]):
         held.bits[rank, w] = 0
-    held.begin[rank] = held.end[rank] = held.count[rank] = 0
+    held.begin[rank] = held.end[rank] = held.number[rank] = 0
 
 
 @njit
@@ -105,7 +105,7 @@ def _touch(held: HeldPieces, seen: I4, rank: int, chunk: int, e: ChunkEnds) -> N
     if piece >= 0:
         word = piece >> 6
         held.bits[rank, word] = _ONE << np.uint64(piece & 63)
-        held.begin[rank], held.end[rank], held.count[rank] = word, word + 1, 1
+        held.begin[rank], held.end[rank], held.number[rank] = word, word + 1, 1
 
 
 @njit(inline="always")
@@ -122,13 +122,13 @@ def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int
 def _violation(held: HeldPieces, s: int, d: int, whole: int, reduce: bool) -> int:
     """Tells whether a transfer reads nothing, reduces into nothing, or adds a contribution twice.
     whole: how many pieces a whole value has."""
-    if not held.count[s]:
+    if not held.number[s]:
         return EMPTY_SOURCE
     if not reduce:
         return OK
-    if not held.count[d]:
+    if not held.number[d]:
         return EMPTY_TARGET
-    if held.count[s] == whole or held.count[d] == whole:
+    if held.number[s] == whole or held.number[d] == whole:
         return TWICE
     overlap = np.uint64(0)
     for w in range(max(held.begin[s], held.begin[d]), min(held.end[s], held.end[d])):
@@ -139,7 +139,7 @@ def _violation(held: HeldPieces, s: int, d: int, whole: int, reduce: bool) -> in
 @njit
 def _apply(held: HeldPieces, s: int, d: int, whole: int, reduce: bool) -> None:
     """Moves or merges the contributions; of a whole value only their number is kept."""
-    count = held.count[s] + (held.count[d] if reduce else 0)
+    count = held.number[s] + (held.number[d] if reduce else 0)
     if not reduce or count == whole:
         _clear(held, d)
     if count < whole:
@@ -149,7 +149,7 @@ def _apply(held: HeldPieces, s: int, d: int, whole: int, reduce: bool) -> None:
         if reduce:
             begin, end = min(begin, held.begin[d]), max(end, held.end[d])
         held.begin[d], held.end[d] = begin, end
-    held.count[d] = count
+    held.number[d] = count
 
 
 @njit
@@ -161,7 +161,7 @@ def _missing(held: HeldPieces, seen: I4, chunk: int, e: ChunkEnds) -> int:
         if not is_wanted(e, chunk, r):
             continue
         _touch(held, seen, r, chunk, e)
-        if held.count[r] != whole:
+        if held.number[r] != whole:
             return r
     return -1
 
@@ -169,7 +169,7 @@ def _missing(held: HeldPieces, seen: I4, chunk: int, e: ChunkEnds) -> int:
 @njit
 def _run(ptr: I8, rows: I4, table: I4, e: ChunkEnds, held: HeldPieces) -> tuple[int, int, int, int]:
     """Runs every chunk; returns (code, row or chunk, clashing row, rank)."""
-    n_ranks = len(held.count)
+    n_ranks = len(held.number)
     seen = np.full(n_ranks, -1, np.int32)
     stamp = np.full(n_ranks, -1, np.int32)
     kind, who = np.zeros(n_ranks, np.int32), np.zeros(n_ranks, np.int32)

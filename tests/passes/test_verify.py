@@ -1,7 +1,12 @@
 """verify accepts programs that perform their collective, and names culprit and clash otherwise."""
 
-import pytest
+from itertools import pairwise
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.analysis.contributions import MISSING, OK, TWICE, run
 from hccc.base.diagnostics import Problem, UserError
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
@@ -104,3 +109,32 @@ def test_the_earliest_violation_is_reported_across_chunks() -> None:
     rows = [(1, 0, 5, 0, RECV), (1, 0, 3, 1, RECV)]
     found = problem(OpType.BROADCAST, 2, 2, rows)
     assert "step 3" in found.message
+
+
+def sets(p: Program) -> tuple[int, int]:
+    """Returns the first violation of an Allreduce of one chunk, a transfer a step, and its row (of
+    MISSING the chunk), by Python's sets."""
+    held = [{rank} for rank in range(p.collective.n_ranks)]
+    for row, (src, dst, _, _, _, op) in enumerate(p.transfers.tolist()):
+        if op == RRC and held[src] & held[dst]:
+            return TWICE, row
+        held[dst] = held[src] | (held[dst] if op == RRC else set())
+    whole = all(len(pieces) == len(held) for pieces in held)
+    return (OK, len(p)) if whole else (MISSING, 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 200), st.integers(0, 2), st.data())
+def test_pieces_are_those_of_sets(n: int, wrong: int, data: st.DataObject) -> None:
+    """Of ranks of several words: a chain in any order, there and back, and then wrong transfers."""
+    order = data.draw(st.permutations(range(n)))
+    pairs = list(pairwise(order))
+    rows = [(a, b, RRC) for a, b in pairs] + [(b, a, RECV) for a, b in reversed(pairs)]
+    drawn = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from([RRC, RECV]))
+    for _ in range(wrong):
+        row = data.draw(drawn.filter(lambda one: one[0] != one[1]))
+        rows.insert(data.draw(st.integers(0, len(rows))), row)
+    p = program(OpType.ALLREDUCE, n, 1, [(a, b, i, 0, op) for i, (a, b, op) in enumerate(rows)])
+    found, (code, row) = run(p), sets(p)
+    assert found.code == code
+    assert code == OK or found.row == row
