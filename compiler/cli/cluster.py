@@ -15,9 +15,11 @@ from hccc.cli.types import ClusterFile, File
 
 if TYPE_CHECKING:
     from hccc.ir.topology import Topology
+    from hccc.network.dimensions import Dimension
 
 Row = dict[str, str | int]
 COLUMNS = ("name", "nodes", "ranks", "devices", "network", "description")
+GROUPS_SHOWN, RUNS_SHOWN = 4, 4  # of a dimension, and of a group's ranks
 
 
 @click.group(context_settings=HELP, short_help="Clusters that ship; import machines as one.")
@@ -57,6 +59,29 @@ def show_cluster(name: Path) -> None:
     source = shipped.read(name, load.MAX_BYTES, shipped.CLUSTERS)
     parse_cluster(source)  # what is no cluster is refused
     print(source.text, end="")
+
+
+@cluster.command("dimensions")
+@click.argument("name", type=ClusterFile(), metavar="NAME")
+@json_option
+def cluster_dimensions(name: Path, as_json: bool) -> None:
+    """Say at which levels the cluster NAME joins its ranks, and which ranks each level joins.
+
+    A level (SyCCL calls it a dimension) is a node, a rail or leaf, a spine, the core; two ranks are
+    joined by the lowest that both are in a group of. Rates are of a rank while all ranks send to
+    one peer each. Sketches (`synth --method sketch`) are made of these groups.
+    """
+    from hccc.driver.inputs import load_cluster
+    from hccc.network.dimensions import dimensions
+
+    with progress("Reading the cluster"):
+        t = load_cluster(name)
+        found = dimensions(t)
+    if as_json:
+        report.as_json({"dimensions": [d.facts() for d in found]})
+        return
+    for line in _dimension_lines(found):
+        print(line)
 
 
 @cluster.command("import")
@@ -117,6 +142,44 @@ def import_cluster(
         print(f"{counted(t.n_nodes, 'node')}, {counted(len(t), 'GPU')} → {output}")
     else:
         print(made.text, end="")
+
+
+def _dimension_lines(found: tuple[Dimension, ...]) -> list[str]:
+    """Lays out dimensions in columns: `node   2 groups of 8   300 GB/s, 3.4 µs   0–7; 8–15`."""
+    if not found:
+        return ["no level joins two ranks"]
+    rows = [(d.name, _group_sizes(d), _rates(d), _members(d)) for d in found]
+    width = [max(len(row[k]) for row in rows) for k in range(3)]
+    return [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, width, strict=False)), row[3]])
+        for row in rows
+    ]
+
+
+def _group_sizes(d: Dimension) -> str:
+    from hccc.ir.text import count
+
+    sizes = d.sizes
+    least, most = int(sizes.min()), int(sizes.max())
+    ranks = f"{most}" if least == most else f"{least} to {most}"
+    return f"{count(len(sizes), 'group')} of {ranks}{'' if d.alike else ', unlike'}"
+
+
+def _rates(d: Dimension) -> str:
+    from hccc.ir.text import number
+
+    least, most = float(d.rate.min()), float(d.rate.max())
+    shown = number(most) if number(least) == number(most) else f"{number(least)} to {number(most)}"
+    return f"{shown} GB/s, {number(d.alpha)} µs"
+
+
+def _members(d: Dimension) -> str:
+    """Writes the ranks of the first groups: `0–7; 8–15; …`."""
+    from hccc.ir.text import runs
+
+    count = len(d.sizes)
+    shown = [runs(d.members(g).tolist(), RUNS_SHOWN) for g in range(min(count, GROUPS_SHOWN))]
+    return "; ".join([*shown, *(["…"] if count > GROUPS_SHOWN else [])])
 
 
 def _row(name: str, text: str, t: Topology) -> Row:

@@ -44,6 +44,23 @@ def test_a_cluster_is_printed_as_it_is(hccc: Hccc) -> None:
     )
 
 
+def test_the_dimensions_of_a_cluster_are_printed(hccc: Hccc, tmp_path: Path) -> None:
+    assert hccc("cluster", "dimensions", "syccl-a100-32") == (
+        0,
+        "node   4 groups of 8   300 GB/s, 3.4 µs    0–7; 8–15; 16–23; 24–31\n"
+        "leaf   2 groups of 16  12.5 GB/s, 14 µs    0–15; 16–31\n"
+        "spine  1 group of 32   12.5 GB/s, 14.5 µs  0–31\n",
+        "",
+    )
+    code, out, _ = hccc("cluster", "dimensions", "heteccl-h20-4+8", "--json")
+    node, leaf = json.loads(out)["dimensions"]
+    assert (code, node["groups"]) == (0, [list(range(4)), list(range(4, 12))])
+    assert not node["alike"] and leaf["rate"] == [0, 25]
+    alone = tmp_path / "alone.cluster"
+    alone.write_text("define node1 = 1\n")
+    assert hccc("cluster", "dimensions", str(alone)) == (0, "no level joins two ranks\n", "")
+
+
 def test_an_unknown_name_is_one_error(hccc: Hccc) -> None:
     code, out, err = hccc("cluster", "show", "mi300")
     assert (code, out) == (1, "") and "help: did you mean mi300x?" in err
