@@ -53,6 +53,7 @@ from hccc.ir.job import Job
 from hccc.ir.limits import MAX_RANKS
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
+from hccc.ir.sketch import Allotment
 from hccc.ir.topology import Topology
 from hccc.proofs.prove import check_plan
 
@@ -688,6 +689,7 @@ def synthesize(
     time_limit: float = 60.0,
     seconds: float | None = None,
     options: Options | None = None,
+    sketch: str | Path | Source | None = None,
     on_phase: OnPhase | None = None,
 ) -> Synthesis:
     """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
@@ -705,6 +707,7 @@ def synthesize(
         seconds: of it all, once a candidate was simulated; None: as long as it takes, so that the
             same seed gives the same program.
         options: how candidates are compiled.
+        sketch: sketches, a file or its text, which take the place of those that hccc finds.
         on_phase: is told the name of each phase as it begins.
 
     At Ctrl-C, once a candidate was simulated, it returns the best so far, and says so.
@@ -727,7 +730,13 @@ def synthesize(
         time_limit=time_limit,
         seconds=seconds,
         options=options,
+        allotment=_sketches(sketch, where),
     )
+
+
+def _sketches(sketch: str | Path | Source | None, t: Topology) -> Allotment | None:
+    """Reads sketches of a cluster. Raises `UserError`."""
+    return None if sketch is None else inputs.read_sketches(inputs.path_or_text(sketch), t)
 
 
 @python_words
@@ -743,6 +752,7 @@ def synthesize_sizes(
     time_limit: float = 60.0,
     seconds: float | None = None,
     options: Options | None = None,
+    sketch: str | Path | Source | None = None,
     on_phase: OnPhase | None = None,
 ) -> SizesSynthesis:
     """Makes algorithms of one collective for a cluster, at most `options.plans`, each for those of
@@ -763,4 +773,5 @@ def synthesize_sizes(
         time_limit=time_limit,
         seconds=seconds,
         options=options,
+        allotment=_sketches(sketch, where),
     )

@@ -72,6 +72,13 @@ TABLE = (
         "A demand is not one: a line of it breaks its grammar, or names a rank that there is not.",
         "A line says who has a block and who wants it: `0 -> 1-3`.",
     ),
+    Code("E018", "The text breaks the grammar of sketches."),
+    Code(
+        "E019",
+        "A sketch does not fit its cluster, or does not reach every rank once; or the shares of "
+        "several do not add up to 1.",
+        "`hccc cluster dimensions` prints the dimensions and groups of a cluster.",
+    ),
     Code("E030", "The text breaks the grammar of the cluster language."),
     Code("E031", "A character, a number or a string is not one of the cluster language."),
     Code("E032", "A bracket is never closed, closes nothing, or closes another kind."),

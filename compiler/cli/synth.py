@@ -60,6 +60,7 @@ def _methods() -> list[str]:
         "hccc synth dgx-h100 --collective allreduce --sizes 1K..1G -o programs/",
         "hccc synth my.cluster --collective allreduce -b 64M --fail node2.gpu3",
         "hccc synth my.cluster --demand my.demand -b 64M -o mine.rccl",
+        "hccc synth my.cluster --collective allgather --sketch my.sketch -b 64M",
     ],
 )
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
@@ -86,8 +87,15 @@ def _methods() -> list[str]:
     metavar="NAME",
     shell_complete=one_of(_methods),
     help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (of "
-    "one node of each kind), greedy, repair (greedy, shortened by a solver), or cegis (HeteCCL's). "
+    "one node of each kind), sketch (SyCCL's), greedy, repair (greedy, shortened by a solver), or cegis (HeteCCL's). "
     "auto: the fastest in simulation of all that need no solver.",
+)
+@click.option(
+    "--sketch",
+    type=File(),
+    metavar="FILE",
+    help="Sketches of your own instead of those that hccc finds: which groups of ranks pass data on, "
+    "stage by stage.",
 )
 @click.option(
     "--time-limit",
@@ -130,6 +138,8 @@ def synth(
     most_sms: int | None,
     explain: bool,
     overwrite: bool,
+    method: str,
+    sketch: Path | None,
     **how: Any,
 ) -> None:
     """Make an algorithm of one collective, or of a demand, for CLUSTER and calls of so many bytes.
@@ -142,6 +152,9 @@ def synth(
     kind = _kind(output)
     collective_or_demand(collective, demand, one=True)
     _check(kind, output, cluster, as_json)
+    other = sketch is not None and method not in ("auto", "sketch")
+    refuse(["sketch"] if other else [], "it is for --method auto and sketch", "leave it out")
+    how |= {"method": method, "sketch": sketch}
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
     with progress():

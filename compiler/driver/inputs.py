@@ -25,14 +25,17 @@ from hccc.ir.job import Job, VendorClusters
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
+from hccc.ir.sketch import Allotment
 from hccc.ir.topology import Topology
 from hccc.lang import demand as demand_language
 from hccc.lang import teccl
 from hccc.lang.cluster import load as cluster_language
 from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
+from hccc.lang.sketch import load as sketch_language
 from hccc.lang.transfer import load as transfer
 from hccc.lang.transfer.jobs import parse_job
+from hccc.network.dimensions import dimensions
 from hccc.network.vendor_clusters import divisions
 from hccc.passes.verify_job import verify_job
 from hccc.shipped import find as shipped
@@ -228,6 +231,14 @@ def job_of(
         message = f"the job has {job.clusters.n_ranks} ranks, the cluster {len(topology)}"
         raise fail("E130", message, help="give the cluster that it was made for")
     return verify_job(job)
+
+
+def read_sketches(given: Path | Source, t: Topology) -> Allotment:
+    """Reads the sketches of a cluster. Raises `UserError`."""
+    groups = {d.name: d.group for d in dimensions(t)}
+    if isinstance(given, Source):
+        return sketch_language.parse(given, groups)
+    return sketch_language.load(given, groups)
 
 
 def load_cluster(path: Path, failed: Sequence[str] = (), degraded: Sequence[str] = ()) -> Topology:

@@ -13,6 +13,7 @@ from hccc.base.progress import far, tell
 from hccc.ir.collective import ROOTED, OpType, recognised
 from hccc.ir.demand import Demand
 from hccc.ir.program import Program, same
+from hccc.ir.sketch import Allotment
 from hccc.ir.topology import Topology
 from hccc.synth.bounds.bound import Limits
 from hccc.synth.bounds.certificate import QUICK, certificate
@@ -27,6 +28,7 @@ from hccc.synth.greedy.programs import GreedyProgram, greedy_programs
 from hccc.synth.paths import programs as paths
 from hccc.synth.paths.demands import routed_demand
 from hccc.synth.pods import compose as pods
+from hccc.synth.sketches import programs as sketches
 from hccc.synth.trees.programs import tree_programs
 
 GREEDY = "greedy"
@@ -54,6 +56,7 @@ class Candidate:
     time: float | None = None
     refused: str = ""
     searched: GreedyProgram | cegis.SolvedProgram | None = None
+    allotment: Allotment | None = None
 
     def facts(self) -> dict[str, object]:
         """Returns the candidate for JSON; times in µs, None where there are none."""
@@ -69,7 +72,8 @@ class Candidate:
 class SynthRequest:
     """The question of a synthesis. size: bytes of the call that estimates are for; limits: the
     least times of any schedule; method: "auto" or one of `methods`; time_limit: seconds that a
-    solver may take; demand: of one's own, of which `op` is the collective that it is, if any."""
+    solver may take; demand: of one's own, of which `op` is the collective that it is, if any;
+    allotment: the user's sketches, instead of those that hccc finds."""
 
     topology: Topology
     op: OpType
@@ -80,6 +84,7 @@ class SynthRequest:
     seed: int
     time_limit: float
     demand: Demand | None = None
+    allotment: Allotment | None = None
 
 
 def request(
@@ -91,14 +96,15 @@ def request(
     method: str = "auto",
     seed: int = 0,
     time_limit: float = 60.0,
+    allotment: Allotment | None = None,
 ) -> SynthRequest:
     """Returns the question, with the limits of `op` on `t`.
 
     A demand that is a collective's is that collective, and all that serves it serves the demand.
 
     Raises:
-        UserError: E451 there is no such method, or there is one rank; E410 a demand has other ranks
-            than the cluster.
+        UserError: E451 there is no such method, or there is one rank, or there are no sketches for
+            `op`; E410 a demand has other ranks than the cluster.
         KeyboardInterrupt: Ctrl-C.
     """
     demand = op if isinstance(op, Demand) else None
@@ -108,6 +114,8 @@ def request(
     if method != "auto" and method not in methods(op):
         have = ", ".join(("auto", *methods(op)))
         raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
+    if allotment:
+        sketches.check_served(op)
     if len(t) < 2:
         raise fail("E451", "one rank has nobody to send to", help="give a cluster of 2 or more")
     root = root if op in ROOTED else 0
@@ -115,7 +123,7 @@ def request(
         limits = interruptible(limits_of)(t, demand, QUICK)[0]
     else:
         limits = interruptible(certificate)(t, op, root)
-    return SynthRequest(t, op, root, size, limits, method, seed, time_limit, demand)
+    return SynthRequest(t, op, root, size, limits, method, seed, time_limit, demand, allotment)
 
 
 def methods(op: OpType) -> list[str]:
@@ -124,7 +132,8 @@ def methods(op: OpType) -> list[str]:
         return [GREEDY, ROUTED, DIRECT]
     searches = [PACK, GREEDY, *cegis.METHODS] if op in BOTH else [ROUTED] if op in paths.OPS else []
     composed = [pods.NAME] if op in pods.OPS else []
-    return [*searches, *composed, *registry.serving(op)]
+    sketched = [sketches.NAME] if op in sketches.OPS else []
+    return [*searches, *composed, *sketched, *registry.serving(op)]
 
 
 def candidates(r: SynthRequest) -> list[Candidate]:
@@ -169,12 +178,14 @@ def given_up(pool: Sequence[Candidate]) -> bool:
 
 def _of_methods(r: SynthRequest) -> Iterator[Candidate]:
     """Yields the candidates of all methods but solvers, slow methods last. Of "auto" slow methods
-    are left out where another promises to come as near to the bound, and greedy schedules also
-    where there are many ranks."""
+    are left out where another promises to come as near to the bound, greedy schedules also where
+    there are many ranks, and sketches where the user gives none."""
     auto, n = r.method == "auto", len(r.topology)
     names = [name for name in methods(r.op) if auto or name == r.method]
     names = [name for name in names if name not in cegis.METHODS]
     slow = {GREEDY: 2, PACK: 1 if n > LARGE_PACK else 0}
+    if auto and not r.allotment:
+        names = [name for name in names if name != sketches.NAME]
     if auto and n**2 > LARGE_GREEDY:
         names = [name for name in names if name != GREEDY]
     least = inf
@@ -226,6 +237,11 @@ def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
             yield from paths.path_programs(r.topology, r.op, r.root, r.seed)
         case pods.NAME:
             yield from pods.composed_programs(r.topology, r.op)
+        case sketches.NAME:
+            if r.allotment:
+                yield sketches.allotted_program(r.topology, r.op, r.allotment)
+            else:
+                yield from sketches.sketch_programs(r.topology, r.op)
         case _:
             yield _Builtin(name, registry.make(name, r.topology, r.op, r.root))
 
@@ -250,7 +266,8 @@ def _candidate(made: _Named, r: SynthRequest) -> Candidate:
         mine = replace(c, op=OpType.CUSTOM, root=0, demand=r.demand)
         program = replace(program, collective=mine)
     time = estimate(program, r.topology, r.size)
-    return Candidate(made.name, program, time, searched=searched)
+    allotment = made.allotment if isinstance(made, sketches.SketchProgram) else None
+    return Candidate(made.name, program, time, searched=searched, allotment=allotment)
 
 
 def _unless_before(candidate: Candidate, before: Sequence[Candidate]) -> Candidate:

@@ -15,12 +15,14 @@ from hccc.ir.text import count as count_of
 from hccc.ir.text import microseconds as us
 from hccc.ir.text import size as size_text
 from hccc.ir.topology import BYTES_PER_US, Topology
+from hccc.lang.sketch.printer import text as sketch_text
 from hccc.lang.transfer import printer
 from hccc.synth.bounds.block_bound import THREAD_BLOCKS
 from hccc.synth.bounds.bound import Bound
 from hccc.synth.candidates import Candidate
 from hccc.synth.cegis.programs import SolvedProgram
 
+MOST_SKETCH_LINES = 128  # in the head of a program
 LONGEST = 48  # characters of a method's name as a part of other names
 
 
@@ -179,6 +181,17 @@ class SizesSynthesis:
         yield f"Method: {chosen.name}; seed {self.seed}."
         yield f"Steps: {chosen.steps:,}. Transfers: {len(chosen.program):,}."
         yield from self._times(chosen)
+        yield from self._sketches(chosen)
+
+    def _sketches(self, chosen: ChosenProgram) -> Iterator[str]:
+        """Yields the sketches that a Program was made of, as `--sketch` reads them."""
+        named = (one for result in self.at for one in result.weighed if one.name == chosen.name)
+        if allotment := next((one.allotment for one in named if one.allotment), None):
+            lines = sketch_text(allotment).splitlines()
+            yield "Of these sketches of one rank, moved to all others:"
+            yield from lines[:MOST_SKETCH_LINES]
+            if len(lines) > MOST_SKETCH_LINES:
+                yield f"... and {len(lines) - MOST_SKETCH_LINES} more lines"
 
     def _calls(self, chosen: ChosenProgram) -> str:
         """Returns the sizes that a Program serves, for people."""

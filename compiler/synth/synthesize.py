@@ -31,6 +31,7 @@ from hccc.driver.tune.tune import spread
 from hccc.ir.arrays import I8
 from hccc.ir.collective import OpType
 from hccc.ir.demand import Demand
+from hccc.ir.sketch import Allotment
 from hccc.ir.topology import Topology
 from hccc.passes.verify import verify
 from hccc.synth.bounds.block_bound import block_bound
@@ -62,13 +63,14 @@ def synthesize(
     time_limit: float = 60.0,
     seconds: float | None = None,
     options: Options | None = None,
+    allotment: Allotment | None = None,
 ) -> Synthesis:
     """Makes the best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C or after `seconds`
     the best of the candidates that were simulated by then, one at the least.
 
     method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
     take; seconds: of it all, None: as long as it takes; options: how candidates are compiled; op:
-    also a demand of one's own.
+    also a demand of one's own; allotment: sketches of one's own, weighed as method "sketch".
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
@@ -83,6 +85,7 @@ def synthesize(
         method=method,
         seed=seed,
         time_limit=time_limit,
+        allotment=allotment,
     )
     found = candidates(r)
     listed, bound, how = shortlist(found), r.limits.at(size).time, options or Options()
@@ -120,6 +123,7 @@ def synthesize_sizes(
     time_limit: float = 60.0,
     seconds: float | None = None,
     options: Options | None = None,
+    allotment: Allotment | None = None,
 ) -> SizesSynthesis:
     """Makes the best Programs of `op` on `t` for calls of `sizes`, at most `options.plans`; at
     Ctrl-C or after `seconds`, the best of the candidates that were simulated by then.
@@ -141,6 +145,7 @@ def synthesize_sizes(
         method=method,
         seed=seed,
         time_limit=time_limit,
+        allotment=allotment,
     )
     found = candidates(r)
     if max(len(candidate.program) for candidate in found if candidate.program) > MOST_TRIED:

@@ -208,3 +208,36 @@ def test_a_job_is_weighed_where_there_are_several_vendors(hccc: Hccc, tmp_path: 
     assert facts["job"]["faster"] is (facts["job"]["time"] < facts["time"])
     assert f"{facts['job']['time']:,.2f} µs" in line
     assert ("faster" in line) is facts["job"]["faster"]
+
+
+def test_sketches_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
+    """The head of a program has its sketch, from which `--sketch` makes the same transfers."""
+    site = tmp_path / "site.cluster"
+    nics = "define nic = [((0) -> 25), ((1) -> 25)]\n"
+    site.write_text(f"define node1 = 3 * 2\ndefine bandwidth = {{port => [((0,1) -> 90)]}}\n{nics}")
+    call = ("synth", str(site), "--collective", "allgather", "-b", "1M")
+    code, first, said = hccc(*call, "--method", "sketch")
+    assert code == 0 and "chosen       sketch, " in said
+    head, _, body = first.partition("\ndef ResCCLAlgo")
+    text = head.partition("moved to all others:\n")[2]
+    mine = tmp_path / "mine.sketch"
+    mine.write_text(text.replace("# ", ""))
+    code, second, said = hccc(*call, "--method", "sketch", "--sketch", str(mine))
+    assert (code, second.partition("\ndef ResCCLAlgo")[2]) == (0, body)
+    code, _, said = hccc(*call, "--sketch", str(mine))
+    assert code == 0 and "    sketch, " in said and "direct" in said
+
+
+def test_what_sketches_cannot_do_is_one_error(hccc: Hccc, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.sketch"
+    mine.write_text("sketch:\n    stage:\n        node 0: 0 -> 1-9\n")
+    call = ("synth", "syccl-a100-16", "--sketch", str(mine))
+    for method, wanted, message in (
+        ("sketch", 1, "mine.sketch:3:22: error[E019]: rank 8 is not in node 0"),
+        ("pack", 2, "--sketch has no effect"),
+    ):
+        code, out, err = hccc(*call, "--collective", "allgather", "--method", method)
+        assert (code, out) == (wanted, "") and message in err
+    mine.write_text("sketch:\n stage:\n  node 0: 0 -> 1-7\n  leaf 0: 0 -> 8-15\n")
+    code, out, err = hccc(*call, "--collective", "broadcast")
+    assert (code, out) == (1, "") and "sketches do not serve Broadcast" in err

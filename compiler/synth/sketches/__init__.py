@@ -1,0 +1,1 @@
+"""Sketches (SyCCL): copies that cross a dimension of the cluster in each stage, by its symmetry."""
