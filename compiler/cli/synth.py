@@ -87,15 +87,15 @@ def _methods() -> list[str]:
     metavar="NAME",
     shell_complete=one_of(_methods),
     help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (of "
-    "one node of each kind), sketch (SyCCL's), greedy, repair (greedy, shortened by a solver), or cegis (HeteCCL's). "
-    "auto: the fastest in simulation of all that need no solver.",
+    "one node of each kind), sketch (SyCCL's), greedy, repair (greedy, shortened by a solver), or "
+    "cegis (HeteCCL's). auto: the fastest in simulation of all that need no solver.",
 )
 @click.option(
     "--sketch",
     type=File(),
     metavar="FILE",
-    help="Sketches of your own instead of those that hccc finds: which groups of ranks pass data on, "
-    "stage by stage.",
+    help="Sketches of your own instead of those that hccc finds: which groups of ranks pass data "
+    "on, stage by stage.",
 )
 @click.option(
     "--time-limit",

@@ -78,8 +78,8 @@ class SketchFault(NamedTuple):
 
 
 def check(s: Sketch, groups: Mapping[str, I4]) -> Iterator[SketchFault]:
-    """Yields the invariants that `s` breaks. groups: of each dimension the group of each rank, i4[n],
-    -1 for none."""
+    """Yields the invariants that `s` breaks. groups: of each dimension the group of each rank,
+    i4[n], -1 for none."""
     n = len(next(iter(groups.values()))) if groups else 0
     have = {s.root}
     for k, stage in enumerate(s.stages):
@@ -96,8 +96,8 @@ def check(s: Sketch, groups: Mapping[str, I4]) -> Iterator[SketchFault]:
 def _faults(
     demand: SubDemand, groups: Mapping[str, I4], have: set[int], reached: set[int], k: int, j: int
 ) -> Iterator[SketchFault]:
-    """Yields the faults of sub-demand `j` of stage `k`. have: ranks with the chunk before the stage;
-    reached: by the stage so far."""
+    """Yields the faults of sub-demand `j` of stage `k`. have: ranks with the chunk before the
+    stage; reached: by the stage so far."""
     if demand.dimension not in groups:
         known = ", ".join(groups) or "no dimension"
         yield SketchFault(f"there is no dimension {demand.dimension}", f"there is {known}", k, j)

@@ -49,6 +49,9 @@ class Prunings:
     relays: bool = True
 
 
+ALL_PRUNINGS = Prunings()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
     """A sketch so far. have: b1[n] ranks with the chunk; crossed: i8[n], bit d set where the

@@ -24,7 +24,7 @@ from hccc.ir.topology import F8, Topology
 from hccc.network.dimensions import dimensions
 from hccc.synth.common.transfer_table import backward, check_size, followed, joined, transfers
 from hccc.synth.sketches.allot import counts, loads, rounded, shares
-from hccc.synth.sketches.enumerate import Prunings, sketches
+from hccc.synth.sketches.enumerate import ALL_PRUNINGS, Prunings, sketches
 from hccc.synth.sketches.solve import Solver, Tree
 from hccc.synth.sketches.symmetry import Symmetry, symmetry
 
@@ -68,7 +68,7 @@ class _Weighed:
 
 
 def sketch_programs(
-    t: Topology, op: OpType, prunings: Prunings = Prunings()
+    t: Topology, op: OpType, prunings: Prunings = ALL_PRUNINGS
 ) -> Iterator[SketchProgram]:
     """Yields Programs of sketches: of one sketch for each number of stages that loads less than
     fewer stages do, then of several that together load less.

@@ -1,9 +1,10 @@
 """symmetry: the moves of ranks that a cluster of alike nodes does not notice.
 
 Every rank has coordinates: the spine, the leaf below it, the node below that (on rails only the
-node); within the node the rail, the NIC on it, and its place at the NIC. Adding to coordinates, each modulo its size, moves
-groups of every dimension to groups of the same dimension (SyCCL §4.2, H and H_d), and there is one
-move of each rank to each other. Ranks, added and subtracted so, are *differences*.
+node); within the node the rail, the NIC on it, and its place at the NIC. Adding to coordinates,
+each modulo its size, moves groups of every dimension to groups of the same dimension (SyCCL §4.2, H
+and H_d), and there is one move of each rank to each other. Ranks, added and subtracted so, are
+*differences*.
 """
 
 from __future__ import annotations
