@@ -79,7 +79,7 @@ class _Budget:
             yield choice
 
 
-def sketches(s: Symmetry, prunings: Prunings = Prunings(), root: int = 0) -> Iterator[Sketch]:
+def sketches(s: Symmetry, prunings: Prunings = ALL_PRUNINGS, root: int = 0) -> Iterator[Sketch]:
     """Yields the sketches of a root, those of few stages first."""
     n, crossed = len(s), np.zeros(len(s), np.int64)
     have = np.arange(n) == root
