@@ -13,15 +13,16 @@ from hccc.base.building.compiler import compiler_tag, find_compiler
 from hccc.base.progress import tell
 from hccc.driver import outputs
 from hccc.driver.assumed import cluster_of
-from hccc.driver.compilation import compile_library
+from hccc.driver.compilation import compile_library, compile_program
 from hccc.driver.options import Options
 from hccc.emit.kept import has_built, kept
 from hccc.emit.targets import TARGETS
-from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import NetworkLowering
+from hccc.ir.catalogue import MOST_BYTES, Catalogue, Range, assembled
+from hccc.ir.choices import NetworkLowering, PlanProtocol
 from hccc.ir.collective import REDUCING, OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
+from hccc.passes.one_shot import MOST_RANKS
 from hccc.passes.renumber import renumber
 from hccc.passes.verify import verify
 from hccc.proofs.prove import check_plan
@@ -30,6 +31,7 @@ from hccc.runtime.communicator.kernels import built
 from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct
 
+_PACKETS = 1024  # bytes; longer calls are as quick without
 SIZES = "8..256M"  # bytes of calls that a plan is chosen for; larger ones take the last
 # By the built-in algorithms that are weighed: over shared memory every rank reaches every other, so
 # what goes round about (hierarchical, NCCL's trees) moves more. Rings of many ranks take long to
@@ -78,7 +80,29 @@ def standard_library(
     if op in REDUCING and not {*reductions} <= {*made.narrowest.operations}:
         slots = replace(options, network_lowering=NetworkLowering.SLOTS)
         made = compile_library(weighed, slots, where, name=name).catalogue
+    if op is OpType.ALLREDUCE and where.cores.any() and _one_shot(where):
+        made = _with_packets(made, direct(where, op))
     return _renumbered(made, numbers) if numbers else made
+
+
+def _one_shot(where: Topology) -> bool:
+    """Tells whether packets take one hop of all ranks, which are processes of a host."""
+    return 1 < len(where) <= MOST_RANKS and where.node[0] == where.node[-1]
+
+
+def _with_packets(made: Catalogue, program: Program) -> Catalogue:
+    """Returns a library in which packets are exchanged in calls of less than `_PACKETS` bytes. What
+    they take between processes is measured, not simulated (`benchmarks/protocols.py`)."""
+    options = Options(protocol=PlanProtocol.LL, channels=1, tune="off")
+    plan = replace(compile_program(program, options).plan, max_bytes=_PACKETS)
+    later = [
+        part._replace(begin=max(part.begin, _PACKETS))
+        for part in made.ranges
+        if (made.end(part) or MOST_BYTES) > _PACKETS
+    ]
+    own = len(made.plans)
+    first = [Range(kind, 0, own, plan.window, plan.grain) for kind in made.modes]
+    return assembled(made.name, [*made.plans, plan], [*first, *later], made.provenance)
 
 
 def _renumbered(made: Catalogue, numbers: Sequence[int]) -> Catalogue:

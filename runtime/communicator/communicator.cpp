@@ -615,13 +615,14 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
   if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
   Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted));
   if (known && prepared.in_place() == known_.in_place) {
-    prepared.scratch = known_.scratch;
+    prepared.scratch = known_.scratch, prepared.packets = known_.packets;
   } else if (!wanted.blocks) {
     prepared.scratch = check_plan(wanted, prepared.library->description(), prepared.in_place(), settings);
+    prepared.packets = packets_say(prepared, wanted, settings);
     known_ = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
-              wanted.root, settings.micro_batch_bytes, prepared.library, prepared.in_place(), prepared.scratch};
+              wanted.root, settings.micro_batch_bytes, prepared.library, prepared.in_place(), prepared.scratch, prepared.packets};
   }
-  timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar;
+  timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar, packets_ = prepared.packets;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const hccc_library &library = prepared.library->description();
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
@@ -656,7 +657,7 @@ bool Communicator::run(const Prepared &prepared, const Wanted &wanted, const Cal
   std::optional<CopiedBlocks> blocks;
   if (wanted.blocks) blocks.emplace(copied_blocks(prepared, *wanted.blocks, called));
   const unsigned long long start = hccc_clock();
-  const Agreed agreed = !blocks && packets_say(prepared, called)
+  const Agreed agreed = prepared.packets
                             ? Agreed{false, !called.in_place, false, false, {}}
                             : agree(&prepared, called, blocks ? &blocks->used : nullptr);
   waited_ = hccc_clock() - start;
@@ -808,12 +809,12 @@ Communicator::Agreed Communicator::agree(const Prepared *prepared, const Called 
 // ranks that make this call decide alike, whether it is in place or not. One that makes another is told of by
 // the packets, or, where it waits for something else, by the monitor: nobody ends a call that some rank
 // does not make, for each output depends on the inputs of all ranks (but where somebody's own demand says else).
-bool Communicator::packets_say(const Prepared &prepared, const Called &called) const {
-  if (network_ || host_->device_memory() || prepared.scratch || called.count <= 0) return false;
+bool Communicator::packets_say(const Prepared &prepared, const Wanted &wanted, const Settings &settings) const {
+  if (network_ || host_->device_memory() || prepared.scratch || !wanted.count) return false;
   const hccc_library &library = prepared.library->description();
   if (!strcmp(library.collective, "custom")) return false;
-  const int size = bytes_of_type(called.type);
-  const hccc_call call = call_of(static_cast<size_t>(called.count), called.in_place != 0, micro_batch_bytes_);
+  const int size = bytes_of_type(wanted.type);
+  const hccc_call call = call_of(wanted.count, prepared.in_place(), settings.micro_batch_bytes);
   const hccc_range *range = hccc_range_of(library.catalogue, &call, size);
   return range && library.catalogue->shapes[range->plan]->packets && serves_both(*library.catalogue, call, size);
 }
@@ -871,7 +872,7 @@ bool Communicator::perform_short(const Prepared &prepared, const Agreed &agreed,
 
 void Communicator::perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream) {
   const hccc_library &library = prepared.library->description();
-  const bool copies = library.touches_peers;
+  const bool copies = library.touches_peers && !prepared.packets;
   const auto reaches = [&](const char *at, size_t bytes) { return !copies || this->reaches(at, bytes); };
   const size_t size = static_cast<size_t>(bytes_of_type(called.type)), all = static_cast<size_t>(called.count);
   const int most = most_blocks(library);
@@ -917,12 +918,12 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   call.window = window_, call.blocks = blocks;
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);
-  const bool both = serves_both(*of.catalogue, call, size);
+  const bool both = packets_ || serves_both(*of.catalogue, call, size);
   call.signature = std::max<uint64_t>(1, mixed(mixed(called.signature, at), both ? 2 : call.in_place != 0));
   const double bytes = double(std::max(staged.used.send_bytes, staged.used.receive_bytes));
   call.workers = bytes <= SMALL_CALL ? 1 : workers_;
   call.oversubscribed = oversubscribed_;
-  const long long scratch = hccc_scratch_of(of.catalogue, &call, size);
+  const long long scratch = packets_ ? 0 : hccc_scratch_of(of.catalogue, &call, size);
   if (scratch < 0 || scratch > host_->most_scratch_bytes())
     fail(hcccInvalidUsage, text_of("%s: no plan for so many elements", of.name));
   host_->map_scratch(static_cast<size_t>(scratch));

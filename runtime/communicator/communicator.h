@@ -125,6 +125,7 @@ class Communicator {
     bool copied, apart;
     int turn;  // by which the library's ranks are renumbered
     bool scratch = true;  // it may need some
+    bool packets = false;  // which say what call they are of: ranks do not agree on it
 
     bool in_place() const { return buffers.in_place && !apart; }
   };
@@ -137,7 +138,7 @@ class Communicator {
     int type = 0, op = 0, root = 0;
     long long micro_batch_bytes = 0;
     const Library *library = nullptr;
-    bool in_place = false, scratch = false;
+    bool in_place = false, scratch = false, packets = false;
   };
 
   // Whether any rank copies a buffer of a call, or makes it out of place; what ranks tell of their
@@ -186,7 +187,7 @@ class Communicator {
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
   Agreed agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks);
-  bool packets_say(const Prepared &prepared, const Called &called) const;
+  bool packets_say(const Prepared &prepared, const Wanted &wanted, const Settings &settings) const;
   const Offer &offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called);
   bool tell_input(const Prepared &prepared, const Called &called) const;
   bool goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const;
@@ -246,6 +247,7 @@ class Communicator {
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call
+  bool packets_ = false;  // as Prepared has it, of the last call
   Known known_;   // changed by collectives, which come one after the other
   bool shares_ = false;  // the call has the shared scratch of this rank
   Scalar scalar_;

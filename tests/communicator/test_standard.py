@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 
 from hccc.driver import assumed as host
+from hccc.ir.choices import PlanProtocol
+from hccc.ir.op_type import OpType
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Can, Result
 from hccc.runtime.communicator.runtime_library import build
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
+from hccc.standard.libraries import standard_library
 from tests.communicator import cuda
 from tests.communicator.conftest import Library
 from tests.communicator.test_calls import performs, plan_of
@@ -42,14 +45,29 @@ def fresh(tmp_path: Path) -> Mapping[str, str]:
     return {"HCCC_STANDARD": "1", host.VARIABLE: str(file), "HCCC_PROGRESS": "off"}
 
 
+def test_short_sums_are_exchanged_in_packets() -> None:
+    """On one host, up to the size from which on counters are as quick."""
+    made = standard_library(OpType.ALLREDUCE, host.cluster_of([RANKS]))
+    for in_place in (False, True):
+        protocols = [
+            made.plan_of(made.pick(size, in_place)).protocol for size in (0, 1023, 1024, 1 << 30)
+        ]
+        assert protocols == [PlanProtocol.LL] * 2 + [PlanProtocol.SIMPLE] * 2
+    assert made.narrowest.operations == made.largest.operations
+    for op, hosts in ((OpType.BROADCAST, [RANKS]), (OpType.ALLREDUCE, [2, 1])):
+        others = standard_library(op, host.cluster_of(hosts)).plans
+        assert {plan.protocol for plan in others} == {PlanProtocol.SIMPLE}
+
+
 NO_MAKER = {"HCCC_COMMAND": "/nowhere/hccc"}
 
 
 def adds_up(c: Communicator) -> list[Can]:
     found = [c.can("all_reduce", "float32"), c.can("all_reduce", "float32", root=1)]
-    x = np.full(1000, c.rank + 1, np.float32)
-    c.all_reduce(x)
-    assert (x == c.n_ranks * (c.n_ranks + 1) / 2).all()
+    for count in (1, 255, 256, 1000):  # by packets, and without
+        x = np.full(count, c.rank + 1, np.float32)
+        c.all_reduce(x)
+        assert (x == c.n_ranks * (c.n_ranks + 1) / 2).all()
     return [*found, c.can("all_reduce", "float32")]
 
 
