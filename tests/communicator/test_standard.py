@@ -28,6 +28,7 @@ from tests.communicator.conftest import Library
 from tests.communicator.test_calls import performs, plan_of
 from tests.communicator.test_cuda import CudaRank, OnDevice
 from tests.communicator.world import alone, loaded, run, start
+from tests.marks import slow
 
 ROOT = Path(__file__).parents[2]
 RANKS = 3
@@ -54,9 +55,14 @@ def test_short_sums_are_exchanged_in_packets() -> None:
         ]
         assert protocols == [PlanProtocol.LL] * 2 + [PlanProtocol.SIMPLE] * 2
     assert made.narrowest.operations == made.largest.operations
-    for op, hosts in ((OpType.BROADCAST, [RANKS]), (OpType.ALLREDUCE, [2, 1])):
-        others = standard_library(op, host.cluster_of(hosts)).plans
-        assert {plan.protocol for plan in others} == {PlanProtocol.SIMPLE}
+
+
+@pytest.mark.parametrize(
+    ("op", "hosts"), [(OpType.BROADCAST, [RANKS]), slow((OpType.ALLREDUCE, [2, 1]))]
+)
+def test_other_calls_have_no_packets(op: OpType, hosts: list[int]) -> None:
+    plans = standard_library(op, host.cluster_of(hosts)).plans
+    assert {plan.protocol for plan in plans} == {PlanProtocol.SIMPLE}
 
 
 NO_MAKER = {"HCCC_COMMAND": "/nowhere/hccc"}
