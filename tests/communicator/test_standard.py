@@ -58,7 +58,7 @@ def test_short_sums_are_exchanged_in_packets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "hosts"), [(OpType.BROADCAST, [RANKS]), slow((OpType.ALLREDUCE, [2, 1]))]
+    ("op", "hosts"), [(OpType.BROADCAST, [RANKS]), slow(OpType.ALLREDUCE, [2, 1])]
 )
 def test_other_calls_have_no_packets(op: OpType, hosts: list[int]) -> None:
     plans = standard_library(op, host.cluster_of(hosts)).plans
