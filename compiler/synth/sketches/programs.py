@@ -36,13 +36,14 @@ CHUNKS = (2, 4, 8)  # of a block that several sketches share
 MOST_CHUNKS = 64  # the same of a user's sketches
 MOST_TRANSFERS = 1 << 16  # of a program of several chunks a block
 BETTER = 0.99  # part of the load of fewer stages to which more must bring it
+PLAIN = 1.25  # times the least load that a plainer sketch may have
 TOGETHER = 0.97  # the same of several sketches, whose programs have more chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SketchProgram:
-    """A Program of an allotment. chunks: of a block; stages: of its longest sketch; load: of the
-    busiest resource, µs of a block of 1 MB."""
+    """A Program of an allotment. chunks: of a block; load: of the busiest resource, blocks over
+    GB/s."""
 
     program: Program
     allotment: Allotment
@@ -51,11 +52,14 @@ class SketchProgram:
 
     @property
     def name(self) -> str:
-        """The name for people: `sketch, 2 stages, 7 + 1 chunks`."""
-        stages = max(len(one.stages) for one in self.allotment.sketches)
-        said = f"{NAME}, {stages} stage{'s' if stages > 1 else ''}"
-        parts = " + ".join(str(share * self.chunks) for share in self.allotment.shares)
-        return f"{said}, {parts} chunks" if self.chunks > 1 else said
+        """The name for people: `sketch, rail then node`, `sketch, 7 + 1 of 8 chunks`."""
+        if self.chunks > 1:
+            parts = " + ".join(str(share * self.chunks) for share in self.allotment.shares)
+            return f"{NAME}, {parts} of {self.chunks} chunks"
+        stages = dict[int, list[str]]()
+        for number, name in _crossings(self.allotment.sketches[0]):
+            stages.setdefault(number, []).append(name)
+        return f"{NAME}, {' then '.join('+'.join(names) for names in stages.values())}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +75,8 @@ def sketch_programs(
     t: Topology, op: OpType, prunings: Prunings = ALL_PRUNINGS
 ) -> Iterator[SketchProgram]:
     """Yields Programs of sketches: of one sketch for each number of stages that loads less than
-    fewer stages do, then of several that together load less.
+    fewer stages do, and of a plainer one that loads hardly more, which pipelines better; then of
+    several that together load less.
 
     Raises:
         UserError: E451 there are none for `op`, or on this cluster; E452 they are too large.
@@ -82,10 +87,11 @@ def sketch_programs(
         raise fail("E451", "sketches join dimensions, and there is one", help=help)
     w = _weighed(t, s, op, list(islice(sketches(s, prunings), MOST_SKETCHES)))
     least = np.inf
-    for row in _fewest_stages(w):
+    for row, plain in _fewest_stages(w):
         if (load := float(w.load[row].max())) < BETTER * least:
             least = load
-            yield _program(t, s, op, w, np.array([row]), np.array([1]))
+            for one in dict.fromkeys((row, plain)):
+                yield _program(t, s, op, w, np.array([one]), np.array([1]))
     share = shares(w.load)
     for chunks in CHUNKS:
         count = rounded(share, chunks)
@@ -136,15 +142,27 @@ def _weighed(t: Topology, s: Symmetry, op: OpType, found: Sequence[Sketch]) -> _
     return _Weighed(found, trees, count @ loads(t, s).each)
 
 
-def _fewest_stages(w: _Weighed) -> list[int]:
-    """Returns for each number of stages the sketch that loads resources least."""
-    best = dict[int, tuple[float, float, int]]()
-    for row, sketch in enumerate(w.sketches):
-        load = w.load[row]
-        key = (round(float(load.max()), 9), float(load.sum()), row)
-        stages = len(sketch.stages)
-        best[stages] = min(best.get(stages, key), key)
-    return [best[stages][2] for stages in sorted(best)]
+def _fewest_stages(w: _Weighed) -> list[tuple[int, int]]:
+    """Returns for each number of stages the sketch that loads resources least, and of those with
+    hardly more load the plainest: the one with fewest dimensions in its stages."""
+    busiest, whole = w.load.max(1), w.load.sum(1)
+    stages = np.array([len(sketch.stages) for sketch in w.sketches])
+    uses = np.array([len(list(_crossings(sketch))) for sketch in w.sketches])
+    found = list[tuple[int, int]]()
+    for number in np.unique(stages).tolist():
+        rows = np.flatnonzero(stages == number)
+        best = rows[np.lexsort((rows, whole[rows], busiest[rows].round(9)))[0]]
+        near = rows[busiest[rows] <= PLAIN * busiest[best]]
+        plain = near[np.lexsort((near, busiest[near], uses[near]))[0]]
+        found.append((int(best), int(plain)))
+    return found
+
+
+def _crossings(sketch: Sketch) -> Iterator[tuple[int, str]]:
+    """Yields the dimensions of each stage, with its number."""
+    for number, stage in enumerate(sketch.stages):
+        for name in dict.fromkeys(demand.dimension for demand in stage):
+            yield number, name
 
 
 def _program(

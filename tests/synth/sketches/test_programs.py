@@ -47,8 +47,7 @@ def test_programs_are_right_and_load_what_is_said(op: OpType, t: Topology) -> No
         verify(one.program)
         assert sum(one.allotment.shares) == 1
         assert np.isclose(busiest(t, one.program), one.load * one.chunks)
-    loads = [one.load for one in made]
-    assert loads == sorted(loads, reverse=True)
+    assert len({one.name for one in made}) == len(made)
 
 
 @EACH
