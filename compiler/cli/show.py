@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +88,6 @@ def show(
             subject: Compiled | Topology = inputs.cluster_of(shown)
         else:
             topology = how.load_cluster()
-            _begin_importing()
             subject = load(shown, how, topology or how.where(), simulated=True)
             if subject.plan.max_bytes and not given("size"):
                 size = min(size, subject.plan.max_bytes)
@@ -100,12 +97,6 @@ def show(
     _print_written(output, trace, as_json)
     if time_phases:
         report.phases(getattr(subject, "seconds", {}))
-
-
-def _begin_importing() -> None:
-    """Imports the pictures in the background, during the compilation."""
-    name = "hccc.pictures.page"
-    threading.Thread(target=import_module, args=(name,), name=name, daemon=True).start()
 
 
 def _print_written(output: Path | None, trace: Path | None, as_json: bool) -> None:
