@@ -83,7 +83,7 @@ def short_calls(c: Communicator, places: tuple[Path, Path]) -> list[str]:
     def right(k: int) -> None:
         x[:] = c.rank + k
         apart = (c.rank + k) % 2  # in place at some ranks
-        c.all_reduce(x, *([y] if apart else []))
+        c.all_reduce(x, y if apart else None)
         assert ((y if apart else x) == 3 + 3 * k).all()
         if k % 3 == 0:
             c.all_gather(np.full(2, c.rank + k, np.float32), gathered)

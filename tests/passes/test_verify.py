@@ -135,6 +135,6 @@ def test_pieces_are_those_of_sets(n: int, wrong: int, data: st.DataObject) -> No
         row = data.draw(drawn.filter(lambda one: one[0] != one[1]))
         rows.insert(data.draw(st.integers(0, len(rows))), row)
     p = program(OpType.ALLREDUCE, n, 1, [(a, b, i, 0, op) for i, (a, b, op) in enumerate(rows)])
-    found, (code, row) = run(p), sets(p)
+    found, (code, at) = run(p), sets(p)
     assert found.code == code
-    assert code == OK or found.row == row
+    assert code == OK or found.row == at

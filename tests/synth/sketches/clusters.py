@@ -59,7 +59,7 @@ def sketches_of(draw: st.DrawFn, t: Topology) -> Sketch:
                 inside = d.members(g).tolist()
                 sources = [rank for rank in inside if rank in have]
                 left = [rank for rank in inside if rank not in have | reached]
-                if sources and left and draw(st.booleans()):
+                if sources and left and draw(st.sampled_from([False, True])):
                     few = sources if not stages else draw(_some(sources))
                     targets = draw(_some(left))
                     reached |= set(targets)
