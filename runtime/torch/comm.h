@@ -146,6 +146,7 @@ class Comm {
   void all_reduce(void *data, size_t count, const Reduction &by) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(data, data, count, by);
+    if (multiplies_before(by)) return all_reduce(multiplied(data, data, count, by), count, sum_of(by));
     if (runs("allreduce", -1, data, data, count, by.type, by.op)) return;
     const Op op(by, handle());
     check(library().hcccAllReduce(data, data, count, by.type, op.number, handle(), stream_));
@@ -153,6 +154,10 @@ class Comm {
   void reduce(const void *send, void *receive, size_t count, const Reduction &by, int root) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(send, receive, count, by);
+    if (multiplies_before(by)) {
+      const at::Tensor own = empty(count, by);
+      return reduce(multiplied(send, own.data_ptr(), count, by), receive, count, sum_of(by), root);
+    }
     if (runs("reduce", root, send, receive, count, by.type, by.op)) return;
     const Op op(by, handle());
     check(library().hcccReduce(send, receive, count, by.type, op.number, root, handle(), stream_));
@@ -160,6 +165,11 @@ class Comm {
   void reduce_scatter(const void *send, void *receive, size_t count, const Reduction &by) {
     if (!count) return;
     if (size_ == 1) return reduce_alone(send, receive, count, by);
+    if (multiplies_before(by)) {
+      const size_t all = count * static_cast<size_t>(size_);
+      const at::Tensor own = empty(all, by);
+      return reduce_scatter(multiplied(send, own.data_ptr(), all, by), receive, count, sum_of(by));
+    }
     if (runs("reducescatter", -1, send, receive, count, by.type, by.op)) return;
     const Op op(by, handle());
     check(library().hcccReduceScatter(send, receive, count, by.type, op.number, handle(), stream_));
@@ -342,9 +352,24 @@ class Comm {
   // Reduces what one rank gives, which is multiplied or stays what it is.
   void reduce_alone(const void *send, void *receive, size_t count, const Reduction &by) const {
     if (by.op != hcccPreMulSum) return copy(send, receive, count, by.type);
+    multiplied(send, receive, count, by);
+  }
+
+  // Jobs have no factors: what is sent is multiplied before, and summed.
+  bool multiplies_before(const Reduction &by) { return by.op == hcccPreMulSum && has_jobs(); }
+  static Reduction sum_of(Reduction by) {
+    by.op = hcccSum;
+    return by;
+  }
+  at::Tensor empty(size_t count, const Reduction &by) const {
+    return at::empty({static_cast<int64_t>(count)}, at::TensorOptions(torchs(by.type)).device(device_));
+  }
+  // Multiplies elements by a reduction's factor; returns where they then are.
+  void *multiplied(const void *from, void *to, size_t count, const Reduction &by) const {
     const at::ScalarType type = torchs(by.type), wide = c10::isFloat8Type(type) ? at::kFloat : type;
     const at::Tensor scalar = elements(by.scalar.data(), 1, type, at::kCPU).to(wide).to(device_);
-    elements(receive, count, type, device_).copy_(elements(send, count, type, device_).to(wide) * scalar);
+    elements(to, count, type, device_).copy_(elements(from, count, type, device_).to(wide) * scalar);
+    return to;
   }
 
   // The reduction of one call, which is made where it has a scalar.

@@ -283,6 +283,8 @@ class PythonGroup(dist.ProcessGroup):  # type: ignore[misc]
                 given[1].copy_(given[0] if isinstance(op, str) else given[0] * op.scalar)
         elif of.numel():
             self._load(name, of.dtype, op, root)
+            if not isinstance(op, str) and self._find.job(name, root):  # jobs have no factors
+                given, op = [given[0] * op.scalar, given[1]], "sum"
             words: dict[str, Any] = {"op": op} if op else {}
             if root >= 0:
                 words["root"] = root

@@ -8,7 +8,6 @@ from pathlib import Path
 from hccc.base.diagnostics import UserError
 from hccc.ir.collective import spelled
 from hccc.ir.job import Job
-from hccc.runtime.communicator.buffers import REDUCTIONS
 from hccc.runtime.communicator.errors import CommunicatorError
 from hccc.runtime.job.loaded import LoadedJob, MicroBatches
 from hccc.runtime.job.standard import StandardJobs
@@ -98,8 +97,6 @@ class GroupJobs:
                     self._loaded[added] = LoadedJob(communicator, rank, *given)
                 job = self._loaded[added]
             name = job.job.name
-            if REDUCTIONS[numbers[1]] == "premul_sum":
-                return name, f"{name} is a job, and jobs have no premul_sum"
             job.run(*words)
         except CommunicatorError as error:
             return name, error.text

@@ -46,7 +46,7 @@ def joined() -> Iterator[None]:
 
 
 def all_reduce() -> None:
-    """Checks what MPICH and gloo both have; the types that MPICH lacks are refused."""
+    """Checks what MPICH and gloo both have."""
     given = [((1000,), torch.float32), ((3, 5), torch.int64), ((70_001,), torch.double)]
     for shape, dtype in given:
         for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
@@ -54,8 +54,6 @@ def all_reduce() -> None:
     x = torch.full((7,), float(dist.get_rank()))
     dist.all_reduce(x, dist.ReduceOp.AVG)
     assert x.tolist() == [1.0] * 7
-    with pytest.raises(dist.DistBackendError, match="a library of the job has no sum of bfloat16"):
-        dist.all_reduce(torch.ones(3, dtype=torch.bfloat16))
 
 
 def _reduced(given: Any, op: Any) -> tuple[cases.Call, Any]:
@@ -92,10 +90,24 @@ def training() -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
+def premultiplied() -> None:
+    """Checks factors, which jobs do not have: what is given is multiplied before, in a copy."""
+    half = dist._make_nccl_premul_sum(0.5)
+    x, y = (torch.full((4,), float(dist.get_rank() + 1)) for _ in range(2))
+    dist.all_reduce(x, half)
+    assert x.tolist() == [3.0] * 4
+    dist.reduce(y, ROOT, half)
+    assert y.tolist() == [3.0 if dist.get_rank() == ROOT else dist.get_rank() + 1.0] * 4
+    given, part = torch.arange(6.0), torch.empty(2)
+    dist.reduce_scatter_single(part, given, half)
+    assert part.tolist() == [3 * dist.get_rank(), 3 * dist.get_rank() + 1.5]
+    assert given.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
 def refused() -> None:
-    """Checks what jobs lack: an error at every rank, and the group goes on."""
-    with pytest.raises(dist.DistBackendError, match=r"is a job, and jobs have no premul_sum"):
-        dist.all_reduce(torch.ones(3), dist._make_nccl_premul_sum(0.5))
+    """Checks what a library of the job lacks: an error at every rank, and the group goes on."""
+    with pytest.raises(dist.DistBackendError, match="a library of the job has no sum of bfloat16"):
+        dist.all_reduce(torch.ones(3, dtype=torch.bfloat16))
     x = torch.ones(3)
     dist.all_reduce(x)
     assert x.tolist() == [3.0] * 3

@@ -10,7 +10,7 @@ from tests.vendor.conftest import installed
 pytestmark = [pytest.mark.slow, needs_torch]
 CASES = (
     *("all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter", "reduce_scatter"),
-    *("all_to_all", "groups", "training", "refused"),
+    *("all_to_all", "groups", "training", "premultiplied", "refused"),
 )
 
 
