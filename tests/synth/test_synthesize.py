@@ -84,7 +84,8 @@ def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> N
 @EACH
 def test_all_methods_are_weighed(op: OpType) -> None:
     names = {w.name.split(",")[0] for w in made(op).weighed}
-    assert names == set(methods(op)) - set(METHODS)
+    asked_for = {*METHODS, "sketch"}  # only by name
+    assert names == set(methods(op)) - asked_for
     assert ("greedy" in names) == (op in BOTH)
 
 
