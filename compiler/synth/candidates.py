@@ -23,6 +23,7 @@ from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct_demand
 from hccc.synth.cegis import programs as cegis
 from hccc.synth.common.collectives import BOTH
+from hccc.synth.common.transfer_table import MOST_TRANSFERS
 from hccc.synth.greedy.demands import demand_programs
 from hccc.synth.greedy.programs import GreedyProgram, greedy_programs
 from hccc.synth.paths import programs as paths
@@ -32,6 +33,7 @@ from hccc.synth.sketches import programs as sketches
 from hccc.synth.trees.programs import tree_programs
 
 GREEDY = "greedy"
+LEVELS = "levels"
 PACK = "pack"
 ROUTED = "routed"
 DIRECT = "direct"
@@ -179,13 +181,16 @@ def given_up(pool: Sequence[Candidate]) -> bool:
 def _of_methods(r: SynthRequest) -> Iterator[Candidate]:
     """Yields the candidates of all methods but solvers, slow methods last. Of "auto" slow methods
     are left out where another promises to come as near to the bound, greedy schedules also where
-    there are many ranks, and sketches where the user gives none."""
+    there are many ranks, sketches where the user gives none, and levels where a transfer for each
+    pair of ranks is possible: then others are faster."""
     auto, n = r.method == "auto", len(r.topology)
     names = [name for name in methods(r.op) if auto or name == r.method]
     names = [name for name in names if name not in cegis.METHODS]
     slow = {GREEDY: 2, PACK: 1 if n > LARGE_PACK else 0}
     if auto and not r.allotment:
         names = [name for name in names if name != sketches.NAME]
+    if auto and n * (n - 1) <= MOST_TRANSFERS:
+        names = [name for name in names if name != LEVELS]
     if auto and n**2 > LARGE_GREEDY:
         names = [name for name in names if name != GREEDY]
     least = inf

@@ -207,8 +207,14 @@ BREAKS = {
 
 @pytest.mark.parametrize("what", [slow(name) for name in BREAKS])
 def test_a_broken_kernel_is_told(what: str, tmp_path: Path) -> None:
-    done = run(made(plans.mesh_allreduce(3), channels=2), tmp_path, edit=BREAKS[what])
-    assert "data race" in done.stderr or "wrong" in done.stdout or "status" in done.stdout
+    """Not every run meets what is wrong: one of a few does."""
+
+    def told(place: Path) -> bool:
+        place.mkdir()
+        done = run(made(plans.mesh_allreduce(3), channels=2), place, edit=BREAKS[what])
+        return "data race" in done.stderr or "wrong" in done.stdout or "status" in done.stdout
+
+    assert any(told(tmp_path / str(k)) for k in range(5))
 
 
 CLEARS = "b.launch >= 0xfffffffeu && i < e.k"
