@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -42,6 +42,11 @@ class Mistake(Exception):
         """Returns the error to show."""
         span = self.at.span(source) if self.at else None
         return fail(self.code, self.message, span, help=self.help)
+
+
+def either(words: Sequence[str]) -> str:
+    """Lists alternatives: `a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
 def clip(word: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
 
-from hccc.lang.mistakes import At, Mistake, clip
+from hccc.lang.mistakes import At, Mistake, clip, either
 from hccc.lang.tables import place, tables
 
 MAX_TOKENS = 1 << 18
@@ -270,8 +270,7 @@ def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake
         wanted.insert(0, "a value")
     elif "NAME" in accepts:
         wanted.insert(0, "a name")
-    said = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if wanted[1:] else wanted)
-    message = f"expected {said or 'nothing more'}, found {found}"
+    message = f"expected {either(wanted) or 'nothing more'}, found {found}"
     return Mistake("E030", message, place(token), _in_quotes(before, token, accepts))
 
 

@@ -27,7 +27,7 @@ from hccc.base.diagnostics import Source
 from hccc.base.files.reading import read_text
 from hccc.ir.arrays import I4
 from hccc.ir.sketch import Allotment, Sketch, SketchFault, SubDemand, check
-from hccc.lang.mistakes import At, Mistake, clip
+from hccc.lang.mistakes import At, Mistake, clip, either
 from hccc.lang.tables import place, tables
 
 MAX_BYTES = 8 << 20
@@ -191,8 +191,7 @@ def _complaint(token: Token, accepts: set[str]) -> Mistake:
     """Describes the error at `token`, where only `accepts` may stand."""
     found = "the end of the file" if token.type == "$END" else f"`{clip(token)}`"
     wanted = [said for kind, said in SAID.items() if kind in accepts]
-    listed = " or ".join([*([", ".join(wanted[:-1])] if wanted[1:] else []), *wanted[-1:]])
-    return Mistake("E018", f"expected {listed}, found {found}", place(token), EXAMPLE)
+    return Mistake("E018", f"expected {either(wanted)}, found {found}", place(token), EXAMPLE)
 
 
 @cache

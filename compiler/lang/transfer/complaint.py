@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lark import Token
 
-from hccc.lang.mistakes import At, Mistake, clip
+from hccc.lang.mistakes import At, Mistake, clip, either
 from hccc.lang.tables import place
 
 WORDS = {
@@ -137,7 +137,7 @@ def _expected(accepts: set[str]) -> str:
         words.append("a statement")
         accepts = accepts - {"TABLE"}
     words += [WORDS[kind] for kind in WORDS if kind in accepts]
-    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words) or "nothing"
+    return either(words) or "nothing"
 
 
 def token_text(token: Token) -> str:
