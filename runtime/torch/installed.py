@@ -7,7 +7,7 @@ from typing import Any
 
 from hccc.base.diagnostics import fail
 
-OLDEST = (2, 13)
+OLDEST = (2, 11)
 
 
 def _found() -> Any:

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <hccc_runtime.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/version.h>
 
 #include <array>
 #include <cstring>
@@ -82,9 +83,16 @@ constexpr OpRow OPS[] = {
     {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", hcccPreMulSum, "if"},
 };
 
+// What PREMUL_SUM multiplies by, under its name before PyTorch 2.13 and since.
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+using Factor = c10d::NCCLPreMulSumSupplement;
+#else
+using Factor = c10d::PreMulSumSupplement;
+#endif
+
 // Returns the factor of PREMUL_SUM as a value of a type. Throws ValueError where it is none.
 inline std::array<unsigned char, 8> scalar_of(at::ScalarType type, const c10d::ReduceOp &wanted) {
-  const auto *by = static_cast<c10d::PreMulSumSupplement *>(wanted.supplement_.get());
+  const auto *by = static_cast<Factor *>(wanted.supplement_.get());
   if (!by) C10_THROW_ERROR(ValueError, "hccc: PREMUL_SUM without a factor");
   const at::Tensor given = by->tensor_factor.defined() ? by->tensor_factor.reshape({}).cpu()
                                                        : at::scalar_tensor(by->double_factor, at::kDouble);
