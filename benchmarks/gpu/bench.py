@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from benchmarks.gpu.measured_machine import (
     build_all,
 )
 from benchmarks.gpu.paths import ROOT
-from benchmarks.gpu.results import Cell, Check, CopyPoint, GpuResults
+from benchmarks.gpu.results import Cell, Check, ClientTest, CopyPoint, GpuResults
 from benchmarks.gpu.sweep import Sweep
 from benchmarks.gpu.timing import GRACE, Budget, race, summary, watchdog
 from hccc.base.diagnostics import UserError
@@ -189,6 +190,34 @@ class GpuBench:
             wrong = "" if row.right else ", WRONG"
             print(f"{row.ranks}, {row.size:,} bytes: {row.time:.1f} µs{wrong}")
 
+    # Clients
+
+    def clients(self, budget: Budget) -> None:
+        """Runs the tests of clients: PyTorch, programs of NCCL's, commands. What they print goes to
+        `clients.txt` beside the results."""
+        if not isinstance(self.machine, GpuMachine) or not self.going_on(budget, "clients"):
+            return
+        words = ["-m", "pytest", "tests/gpu", "-m", "slow", "-rA", "-q", "-p", "no:cacheprovider"]
+        searched = os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path])
+        file = self.out / "clients.txt"
+        with file.open("w", encoding="utf-8") as to:
+            try:
+                subprocess.run(
+                    [sys.executable, *words],
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONPATH": searched},
+                    stdout=to,
+                    stderr=subprocess.STDOUT,
+                    timeout=budget.left(),
+                )
+            except subprocess.TimeoutExpired:
+                self.results.notes.append("clients: not done in time")
+        for line in file.read_text(encoding="utf-8").splitlines():
+            word, _, rest = line.partition(" ")
+            if word in ("PASSED", "FAILED", "ERROR"):
+                self.results.clients.append(ClientTest(rest.partition(" - ")[0], word == "PASSED"))
+                print(line[:200])
+
     # Times
 
     def bodies(self, budget: Budget) -> None:
@@ -304,6 +333,9 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to try it")
     parser.add_argument("--dry-run", action="store_true", help="only say how long it would take")
     parser.add_argument("--only", default="", help="programs whose name contains this")
+    parser.add_argument(
+        "--parts", nargs="+", choices=[*cases.SHARES], default=[*cases.SHARES], help="default all"
+    )
     args = parser.parse_args(words)
     collected = Path(os.environ["OUT"]) if os.environ.get("OUT") else RESULTS
     args.out = args.out or (collected if args.device == "cuda" else DRY)
@@ -340,7 +372,7 @@ def main(words: Sequence[str]) -> int:
     """Returns 1 when a result was wrong or a launch was lost, 2 where there is no GPU."""
     args = _arguments(words)
     if args.dry_run:
-        return estimate.say(args.quick, args.only, args.budget)
+        return estimate.say(args.quick, args.only, args.budget, args.parts)
     budget = Budget(args.budget)
     try:
         machine = _machine(args.device)
@@ -358,12 +390,15 @@ def main(words: Sequence[str]) -> int:
         parts = (
             (bench.check_examples, "correctness"),
             (bench.communicators, "communicators"),
+            (bench.clients, "clients"),
             (bench.constants, "constants"),
             (bench.bodies, "bodies"),
             (bench.sweep, "sizes"),
             (bench.time_all, "interpreter"),
         )
         for part, name in parts:
+            if name not in args.parts:
+                continue
             part(budget.within(cases.SHARES[name]))
             bench.results.save(args.out)  # what comes later may never end
         bench.results.facts |= machine.facts()  # clocks just after work, not idle

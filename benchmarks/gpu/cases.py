@@ -39,6 +39,7 @@ CHECKED = ("direct_allreduce", ("bfloat16", "float16", "float64", "int8", "int64
 SHARES = {  # seconds that a part may take of a run; what is not done by then is left out
     "correctness": 120.0,
     "communicators": 60.0,
+    "clients": 100.0,
     "constants": 30.0,
     "bodies": 60.0,
     "sizes": 100.0,

@@ -23,6 +23,7 @@ BURST_S = 1.5e-3  # before each burst: the long copy, tables
 LOAD_S = 0.1  # of a kernel that is carried along
 SHARED_S = 8.0  # of two processes that start, meet and take turns on the GPU
 KINDS_OF_HANDLES = ("legacy", "descriptor", "fabric")
+CLIENTS_S = 90.0  # of which most is nvcc's
 CONSTANTS_S = 10.0
 START_S = 20.0  # Python, CuPy's context, plans that are carried along
 COMPILE_S = 50.0  # more where plans are compiled there: loops, for the first time
@@ -36,6 +37,7 @@ class Piece:
     what: str
     seconds: float
     most: float = float("inf")
+    part: str = ""  # one of cases.SHARES
 
     @property
     def taken(self) -> float:
@@ -94,18 +96,19 @@ def pieces(settings: GpuSettings, found: GpuCases, *, built: bool) -> Iterator[P
             "two ranks, as processes and as threads",
             SHARED_S * (len(KINDS_OF_HANDLES) + 2),
         ),
+        "clients": ("PyTorch, NCCL's programs, commands", CLIENTS_S),
         "constants": (f"{len(constants.KINDS)} kinds, and launches", CONSTANTS_S),
         "bodies": (f"{len(found.bodies)} plans of a primitive a rank", bodies),
         "sizes": (f"{len(found.swept)} plans at {n} sizes, and NCCL", sweep),
         "interpreter": (f"{len(found.timed)} plans in every micro-batch and window", grid),
     }
     for name, (what, seconds) in parts.items():
-        yield Piece(f"{name}: {what}", seconds, cases.SHARES[name])
+        yield Piece(f"{name}: {what}", seconds, cases.SHARES[name], name)
 
 
-def say(quick: bool, only: str, budget: float) -> int:
-    """Prints the parts; returns 1 where they do not fit into the part of `budget` that is not
-    spare."""
+def say(quick: bool, only: str, budget: float, wanted: Sequence[str]) -> int:
+    """Prints the wanted parts; returns 1 where they do not fit into the part of `budget` that is
+    not spare."""
     settings = cases.GPU_QUICK if quick else cases.GPU
     state = carried.state() if carried.MADE.is_dir() else ""
     found = carried.load(carried.Manifest(state, ARCH, UNITS, quick, only), carried.MADE)
@@ -113,7 +116,8 @@ def say(quick: bool, only: str, budget: float) -> int:
     if not isinstance(found, GpuCases):
         print(f"benchmarks/gpu: {found}: what the machine would compile is counted")
         found = cases.all_of(2 * UNITS, settings.channels, only)
-    parts = list(pieces(settings, found, built=built))
+    planned = pieces(settings, found, built=built)
+    parts = [p for p in planned if p.part in ("", *wanted)]
     for part in parts:
         cut = f" (of {part.seconds:.0f} wanted)" if part.seconds > part.most else ""
         print(f"{part.taken:7.1f} s  {part.what}{cut}")

@@ -101,6 +101,14 @@ class LibraryPoint:
     time: Sample
 
 
+@dataclass(frozen=True, slots=True)
+class ClientTest:
+    """A test of a client that nobody here wrote, or of a command."""
+
+    name: str
+    right: bool
+
+
 @dataclass(slots=True)
 class GpuResults:
     """Everything measured so far; saved again and again."""
@@ -116,6 +124,7 @@ class GpuResults:
     points: list[Point] = field(default_factory=list)
     libraries: list[LibraryPoint] = field(default_factory=list)
     shared: list[SharedResult] = field(default_factory=list)
+    clients: list[ClientTest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -127,7 +136,7 @@ class GpuResults:
     def failures(self) -> int:
         """Counts the checks and cells with wrong results."""
         differ = sum(not c.same for c in self.cells) + sum(not p.same for p in self.points)
-        differ += sum(not s.right for s in self.shared)
+        differ += sum(not s.right for s in self.shared) + sum(not c.right for c in self.clients)
         return sum(bool(c.wrong) for c in self.checks) + differ
 
     def save(self, folder: Path) -> list[Path]:
@@ -162,6 +171,7 @@ def page(r: GpuResults) -> str:
         *(_section(r, size) for size in sorted({c.size for c in r.cells})),
         *_sweeps(r),
         *_shared(r),
+        *_clients(r.clients),
         "\n".join(f"- {n}" for n in r.notes),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -293,6 +303,13 @@ def _shared(r: GpuResults) -> list[str]:
     ]
     heads = ("two ranks on the device", "a rank", "µs", "algbw GB/s", "right", "")
     return ["## Ranks of a communicator\n\n" + _table(heads, rows)]
+
+
+def _clients(tests: Sequence[ClientTest]) -> list[str]:
+    if not tests:
+        return []
+    rows = [(t.name, "yes" if t.right else "NO") for t in tests]
+    return ["## Clients\n\n" + _table(("test", "passed"), rows)]
 
 
 def _point(p: Point, kinds: Sequence[str]) -> tuple[str, ...]:

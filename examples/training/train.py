@@ -9,11 +9,13 @@ tp: every process has a part of each layer's heads and neurons, and the same dat
 pp: every process has some of the layers, and sends what they make to the next.
 
 --beside: trains from the same start by another backend too, and prints its losses and times.
+--device cuda: on GPUs, which processes share where there are fewer.
 --slow RANK TIMES: that process computes everything so many times, as on a slower device. ddp and
     fsdp train once more with the batch divided by `hccc.balance`, after a short run that measures.
 """
 
 import argparse
+import os
 import time
 
 import torch
@@ -76,7 +78,8 @@ def batch(step, samples, parts, part):
     parts: samples of each part; all are of one batch, however it is divided.
     """
     generator = torch.Generator().manual_seed(step)
-    x = torch.randint(0, WORDS, (samples, LENGTH), generator=generator).split(parts)[part]
+    every = torch.randint(0, WORDS, (samples, LENGTH), generator=generator, device="cpu")
+    x = every.split(parts)[part].to(torch.get_default_device())
     return x, (7 * x + 3) % WORDS
 
 
@@ -138,7 +141,10 @@ def made(how, backend, shares, burden):
     rank, n = dist.get_rank(), dist.get_world_size()
     names, shape = {"2d": (("rows", "heads"), (n // 2, 2))}.get(how, (("all",), (n,)))
     mesh = init_device_mesh(
-        "cpu", shape, mesh_dim_names=names, backend_override=dict.fromkeys(names, backend)
+        torch.get_default_device().type,
+        shape,
+        mesh_dim_names=names,
+        backend_override=dict.fromkeys(names, backend),
     )
     if how == "pp":
         return pipeline(mesh, shares[0])
@@ -169,7 +175,7 @@ def pipeline(mesh, size):
     rank, n = dist.get_rank(), dist.get_world_size()
     all_ = layers()
     own = nn.Sequential(*all_[len(all_) * rank // n : len(all_) * (rank + 1) // n])
-    stage = PipelineStage(own, rank, n, torch.device("cpu"), group=mesh.get_group())
+    stage = PipelineStage(own, rank, n, torch.get_default_device(), group=mesh.get_group())
     schedule = ScheduleGPipe(stage, MICRO_BATCHES, loss_fn=loss_of)
 
     def learn(step):
@@ -192,6 +198,8 @@ def train(how, backend, steps, shares, burden):
         mean = learn(step)
         optimizer.step()
         optimizer.zero_grad()
+        if mean.is_cuda:
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - began)
         dist.all_reduce(mean, dist.ReduceOp.AVG)
         losses.append(float(mean))
@@ -204,10 +212,15 @@ def main():
     parser.add_argument("--parallel", nargs="+", choices=ways, default=["ddp"])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=8, help="samples of a process")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--beside", help="another backend, such as gloo")
     parser.add_argument("--slow", nargs=2, metavar=("RANK", "TIMES"), default=(0, 1))
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.device == "cuda":  # processes share GPUs where there are fewer
+        place = int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count()
+        torch.cuda.set_device(place)
+        torch.set_default_device(f"cuda:{place}")
     dist.init_process_group("hccc")
     burden = Burden(given.slow)
     equal = [given.batch] * dist.get_world_size()

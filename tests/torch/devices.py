@@ -1,4 +1,5 @@
-"""Cases of tensors of a device: a type of PyTorch's devices on the stand-in for a GPU."""
+"""Cases of tensors of a device: of a GPU with HCCC_TEST_DEVICE=cuda, else a type of PyTorch's
+devices on the stand-in for a GPU."""
 
 from __future__ import annotations
 
@@ -23,8 +24,18 @@ from hccc.synth.builtin.hetccl import hetccl
 
 dist: Any = torch.distributed
 FUNCTIONAL = import_module("torch.distributed._functional_collectives")
-STANDIN = loaded("standin", build(Path(__file__).parent / "standin" / "standin.cpp"))
-DEVICE = "standin:0"
+
+
+def _device() -> Any:
+    """Makes the module of functions of the device: what holds its streams, and asks them."""
+    if KIND == "cuda":
+        return import_module("tests.torch.cuda_device")
+    return loaded("standin", build(Path(__file__).parent / "standin" / "standin.cpp"))
+
+
+KIND = os.environ.get("HCCC_TEST_DEVICE", "standin")
+STREAMS = _device()
+DEVICE = f"{KIND}:0"
 COUNT = 1000
 Op = dist.ReduceOp
 
@@ -34,17 +45,18 @@ def joined() -> Iterator[None]:
     """Makes a group of both kinds of memory, whose first call on the device has been made.
     HCCC_TEST_APART: hosts and vendors of ranks, `a nccl, b own`."""
     torch.set_num_threads(1)
-    torch.utils.rename_privateuse1_backend("standin")
-    STANDIN.open(os.environ["HCCC_CUDA_LIBRARY"])
-    torch._register_device_module("standin", STANDIN)
-    extension().set_platform("standin", "cuda")
+    if KIND == "standin":
+        torch.utils.rename_privateuse1_backend("standin")
+        STREAMS.open(os.environ["HCCC_CUDA_LIBRARY"])
+        torch._register_device_module("standin", STREAMS)
+        extension().set_platform("standin", "cuda")
     if apart := os.environ.get("HCCC_TEST_APART"):
         host, vendor = apart.split(", ")[int(os.environ["RANK"])].split()
         os.environ.update(HCCC_HOST_ID=host, HCCC_VENDOR=vendor)
-    dist.init_process_group("cpu:hccc,standin:hccc")
+    dist.init_process_group(f"cpu:hccc,{KIND}:hccc")
     dist.all_reduce(_zeros(1))
     yield
-    STANDIN.release()
+    STREAMS.release()
     dist.destroy_process_group()
 
 
@@ -69,8 +81,8 @@ def _all(count: int = COUNT) -> list[Any]:
 def _late(value: float) -> Any:
     """Makes a tensor that the current stream writes when it is released."""
     made = _zeros(COUNT)
-    STANDIN.hold()
-    STANDIN.fill(made, value)
+    STREAMS.hold()
+    STREAMS.fill(made, value)
     return made
 
 
@@ -89,14 +101,14 @@ def streams() -> None:
     assert work.wait()
     after.copy_(x)
     assert not work.is_completed()
-    assert not STANDIN.idle()
-    STANDIN.release()
+    assert not STREAMS.idle()
+    STREAMS.release()
     assert after.tolist() == _total(range(1, n + 1))
     assert work.is_completed() and work.is_success() and work.exception() is None
     y = _late(dist.get_rank() + 1)
     dist.all_reduce(y)  # not asynchronous: likewise
-    assert not STANDIN.idle()
-    STANDIN.release()
+    assert not STREAMS.idle()
+    STREAMS.release()
     assert y.tolist() == _total(range(1, n + 1))
 
 
@@ -105,15 +117,15 @@ def recorded() -> None:
     n, r = dist.get_world_size(), dist.get_rank()
     gathered = _zeros(n * COUNT)
     dist.all_gather_into_tensor(gathered, _zeros(COUNT))
-    STANDIN.synchronize()
+    STREAMS.synchronize()
     x = _late(r + 1)
     at = x.data_ptr()
     dist.all_gather_into_tensor(gathered, x, async_op=True)
     del x
     other = torch.empty(COUNT, device=DEVICE)
     assert other.data_ptr() != at
-    STANDIN.fill(other, 99)
-    STANDIN.release()
+    STREAMS.fill(other, 99)
+    STREAMS.release()
     dist.barrier()
     assert gathered.view(n, COUNT).cpu()[:, -1].tolist() == [float(s + 1) for s in range(n)]
     again = [torch.empty(COUNT, device=DEVICE) for _ in range(50)]
@@ -187,7 +199,7 @@ def messages() -> None:
     x = _late(r + 1)
     works = [dist.isend(x, after), dist.irecv(y, before)]
     assert not any(one.is_completed() for one in works)
-    STANDIN.release()
+    STREAMS.release()
     works[0].wait()
     assert torch.equal(works[1].get_future().wait()[0].cpu(), torch.full((COUNT,), before + 1.0))
     ring = [dist.P2POp(dist.isend, x, after), dist.P2POp(dist.irecv, y.zero_(), before)]
@@ -207,7 +219,7 @@ def futures() -> None:
     x = _late(dist.get_rank() + 1)
     future = dist.all_reduce(x, async_op=True).get_future()
     chained = future.then(lambda done: done.value()[0].clone())
-    STANDIN.release()
+    STREAMS.release()
     assert chained.wait().tolist() == _total(range(1, n + 1))
 
 
@@ -228,9 +240,9 @@ def barrier() -> None:
     n = dist.get_world_size()
     x = _late(dist.get_rank() + 1)
     work = dist.all_reduce(x, async_op=True)
-    threading.Timer(0.1, STANDIN.release).start()
+    threading.Timer(0.1, STREAMS.release).start()
     dist.barrier()
-    assert STANDIN.idle()
+    assert STREAMS.idle()
     assert work.is_completed()
     assert x.tolist() == _total(range(1, n + 1))
 
@@ -248,7 +260,7 @@ def both() -> None:
     assert found == list(range(n))
     backend = dist.group.WORLD._get_backend(torch.device(DEVICE))
     assert backend is dist.group.WORLD._get_backend(torch.device("cpu"))
-    with pytest.raises(ValueError, match="are on standin:0 and on cpu"):
+    with pytest.raises(ValueError, match=f"are on {DEVICE} and on cpu"):
         backend.allgather([[torch.zeros(3)] * n], [_zeros(3)])
     with pytest.raises(ValueError, match="on meta, of which there are no groups"):
         backend.send([torch.zeros(3, device="meta")], 0, 0)
@@ -259,7 +271,7 @@ def registered() -> None:
         x = hccc.torch.empty(*shape, dtype=torch.float64, device=DEVICE)
         assert (x.shape, x.dtype, str(x.device)) == (torch.Size([2, 3]), torch.float64, DEVICE)
         assert not x.cpu().any()
-    y = hccc.torch.empty(COUNT, device="standin")
+    y = hccc.torch.empty(COUNT, device=KIND)
     y.copy_(_own())
     dist.all_reduce(y)
     assert torch.equal(y.cpu(), sum(_all()))
@@ -313,7 +325,7 @@ def by_jobs() -> None:
     x = _late(r + 1)
     work = dist.all_reduce(x, group=group, async_op=True)
     assert not work.is_completed()  # nor waited for
-    STANDIN.release()
+    STREAMS.release()
     work.wait()
     assert x.tolist() == _total(range(1, n + 1))
     gathered = _zeros(n * COUNT)
