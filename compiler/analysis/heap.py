@@ -17,10 +17,14 @@ def before(a: int, b: int, key: F8 | I8) -> bool:
 @njit(allocates=False)
 def push(heap: I4, first: int, size: int, item: int, key: F8 | I8) -> None:
     """Adds `item` to the `size` ids from `heap[first]` on. O(log size)."""
-    at = size
-    while at > 0 and before(item, heap[first + (at - 1) // 2], key):
-        heap[first + at] = heap[first + (at - 1) // 2]
-        at = (at - 1) // 2
+    at, mine = size, key[item]
+    while at > 0:
+        up = (at - 1) // 2
+        other = heap[first + up]
+        if mine > key[other] or (mine == key[other] and item >= other):
+            break
+        heap[first + at] = other
+        at = up
     heap[first + at] = item
 
 
@@ -28,14 +32,19 @@ def push(heap: I4, first: int, size: int, item: int, key: F8 | I8) -> None:
 def pop(heap: I4, first: int, size: int, key: F8 | I8) -> int:
     """Removes and returns the first of the `size` ids from `heap[first]` on. O(log size)."""
     least, item = heap[first], heap[first + size - 1]
-    at, size = 0, size - 1
+    at, size, mine = 0, size - 1, key[item]
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and before(heap[first + child + 1], heap[first + child], key):
-            child += 1
-        if before(item, heap[first + child], key):
+        found = heap[first + child]
+        of_found = key[found]
+        if child + 1 < size:
+            other = heap[first + child + 1]
+            of_other = key[other]
+            if of_other < of_found or (of_other == of_found and other < found):
+                child, found, of_found = child + 1, other, of_other
+        if mine < of_found or (mine == of_found and item < found):
             break
-        heap[first + at] = heap[first + child]
+        heap[first + at] = found
         at = child
     if size > 0:
         heap[first + at] = item

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
 from hccc.ir import text
@@ -128,11 +127,14 @@ def _legend(d: Drawing) -> list[LegendEntry]:
 def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
     """Returns the part of a chunk's DAG to draw."""
     tasks = chunk_class.tasks.tolist()
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(tasks)
+    preds = {task: value.preds.row(task).tolist() for task in tasks}
+    layer_of: dict[int, int] = {}
+    for task in tasks:  # predecessors come first
+        layer_of[task] = max((layer_of[p] + 1 for p in preds[task]), default=0)
+    n_layers = max(layer_of.values()) + 1
+    everything: list[list[int]] = [[] for _ in range(n_layers)]
     for task in tasks:
-        graph.add_edges_from((p, task) for p in value.preds.row(task).tolist())
-    everything = list(nx.topological_generations(graph))
+        everything[layer_of[task]].append(task)
     ranks, chosen = _chosen(value.program, tasks)
     layers = [found for layer in everything if (found := sorted(chosen.intersection(layer)))]
     left_out = ""
@@ -140,7 +142,7 @@ def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
         among = f"transfers among {text.named('rank', ranks)}" if ranks else "first transfers"
         left_out = f"Drawn: the {len(chosen)} {among}."
         left_out += f" Left out: {len(tasks) - len(chosen):,} others of this chunk."
-    d = Drawing({}, [], {}, len(everything), left_out)
+    d = Drawing({}, [], {}, n_layers, left_out)
     name: dict[int, str] = {}
     cut = range(HEAD, len(layers) - (LAYERS - HEAD - 1)) if len(layers) > LAYERS else range(0)
     for i, layer in enumerate(layers):
@@ -155,7 +157,7 @@ def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
         name |= dict.fromkeys(layer, "cut")
     for b in name:
         used = _flows(value, b)
-        for a in graph.pred[b]:
+        for a in preds[b]:
             if a in name and name[a] != name[b]:
                 pair = name[a], name[b]
                 d.edges[pair] = d.edges.get(pair, False) or a in used
