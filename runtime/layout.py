@@ -17,8 +17,8 @@ from hccc.base import dtypes
 from hccc.ir.collective import Collective
 from hccc.ir.kernel_shape import (
     ALIGNMENT,
-    LINE,
     LINE_DATA,
+    LINE_ROOM,
     KernelShape,
     kernel_shape,
     round_up,
@@ -134,8 +134,8 @@ class LayoutShape(KernelShape):
 
     @property
     def flag_bytes(self) -> int:
-        """Bytes of one rank's flags, and of its packet slots of both parities."""
-        return self.packets_at + 2 * self.channels * self.packets * self.lines * LINE
+        """Bytes of one rank's flags, and of its packet slots of both parities, on any device."""
+        return self.packets_at + 2 * self.channels * self.packets * self.lines * LINE_ROOM
 
 
 def shape_of(plan: Plan) -> LayoutShape:

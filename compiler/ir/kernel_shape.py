@@ -18,6 +18,7 @@ from hccc.ir.plan import Plan
 ALIGNMENT = 16  # bytes: parts of chunks are whole numbers of them
 LINE = 64  # bytes of a packet on the CPU
 LINE_DATA = 56  # of them data
+LINE_ROOM = 128  # bytes for as much data in packets of a GPU
 
 
 def round_up(n: int, to: int) -> int:

@@ -47,7 +47,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.base.diagnostics import InternalError, fail
+from hccc.base.diagnostics import InternalError
 from hccc.base.version import __version__
 from hccc.emit.kernels import own_reductions, rows, wrap
 from hccc.emit.kernels.calls import Caller, caller
@@ -60,7 +60,7 @@ from hccc.emit.kernels.neighbours import Neighbours, neighbours
 from hccc.emit.kernels.network_parts import NetworkParts
 from hccc.emit.kernels.width import fits_int
 from hccc.emit.targets import Target
-from hccc.ir.choices import Accumulate, PlanProtocol
+from hccc.ir.choices import Accumulate
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
@@ -136,9 +136,6 @@ def view(plan: Plan, target: Target) -> ProgramView:
 def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
     """Returns the views of several targets, which share everything but the target."""
     name, plan = checked_name(plan), canonical(plan)
-    if plan.protocol is PlanProtocol.LL and any(target.stream for target in targets):
-        message = f"{plan.name}: kernels of protocol LL are written for the CPU only, so far"
-        raise fail("E323", message, help="--target cpu")
     tables, moduli, calls = LookupTables(), interesting(plan), caller(plan)
     alike = classes(plan, calls.network)
     straight = calls_in_line(alike) <= MOST_CALLS

@@ -27,6 +27,7 @@ struct hccc_block {
   bool stopped;     // the launch is lost: leave without touching anything
 #if HCCC_PACKETS > 0
   hccc_peer own;    // the buffers of the own rank: no others are touched
+  unsigned long long begun;  // the time at which this launch began, where it has a deadline
 #endif
 };
 
@@ -78,7 +79,12 @@ HCCC_FN void hccc_note_begin(const hccc_block& b) {
 
 // Returns whether the launch's deadline has passed.
 HCCC_FN bool hccc_is_over(const hccc_block& b) {
-  return b.p->deadline != HCCC_FOR_EVER && hccc_clock() - hccc_state_of(b)->begun > b.p->deadline;
+#if HCCC_PACKETS > 0  // where threads do not meet before they wait
+  const unsigned long long begun = b.begun;
+#else
+  const unsigned long long begun = hccc_state_of(b)->begun;
+#endif
+  return b.p->deadline != HCCC_FOR_EVER && hccc_clock() - begun > b.p->deadline;
 }
 
 // Compares counters around the wrap: they never are 2^31 apart.

@@ -64,7 +64,7 @@ struct hccc_deadlines {
 // out of line, and with a copy of the block, which keeps the caller's in registers.
 HCCC_NOINLINE hccc_deadlines hccc_poll_deadlines(hccc_block b, int kind) {
   const bool over = !hccc_waits_for_start(kind) && hccc_is_over(b);
-  if (b.p->join_timeout <= b.p->timeout) return {0, over};
+  if (HCCC_PACKETS > 0 || b.p->join_timeout <= b.p->timeout) return {0, over};
   const unsigned newest = hccc_newest_extension(b);
   const unsigned number = kind == HCCC_WAIT_READY ? newest + 1 : newest;
   if (number != hccc_ld_relaxed(hccc_extension_line(b, b.rank))) hccc_send_extension(b, number);

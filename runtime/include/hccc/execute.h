@@ -3,7 +3,7 @@
 
 #include "primitive.h"
 #if HCCC_PACKETS > 0
-#include "packets.h"
+#include HCCC_PACKETS_BODY
 #endif
 #if HCCC_NETWORK
 #include "submit.h"
@@ -16,12 +16,16 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
   static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
   const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0;
   HCCC_TRACED(hccc_span span = hccc_begin_span(b, p.prim, b.m0);)
-  b.stopped = !hccc_await_conditions(b, p, b.m0);
+  if constexpr (hccc_meets)
+    b.stopped = hccc_barrier_any(b.stopped) || !hccc_await_conditions(b, p, b.m0);
   if (b.stopped) return;
   HCCC_TRACED(span.ready();)
-  b.stopped = !hccc_exchange<mode>(b, {p.prim, p.from.item, K, p.to.item, D}, sub, valid);
+  b.stopped = !hccc_exchange(b, p, sub, valid);
   HCCC_TRACED(span.end(b);)
-  if (!b.stopped) hccc_raise_signals<false>(b, p, b.m0);
+  if constexpr (N > 0) {
+    b.stopped = hccc_barrier_any(b.stopped);
+    if (!b.stopped) hccc_raise_signals<false>(b, p, b.m0);
+  }
 }
 
 #else
@@ -67,6 +71,9 @@ HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& wa
                        const hccc_operands<K>& from, const hccc_operands<D>& to,
                        const hccc_targets<N>& posts) {
   const hccc_primitive<mode, W, K, D, N> p{prim, waits, from, to, posts};
+#if HCCC_PACKETS > 0
+  if (!hccc_meets && hccc_is_idle<K, D>(b, sub, hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0)) return;
+#endif
   if constexpr (HCCC_INLINE && hccc_port_parallel)
     hccc_execute(b, sub, p);
   else

@@ -57,13 +57,17 @@ struct hccc_pointers : hccc_pointer_array<k, d, (k + d <= hccc_register_pointers
   HCCC_METHOD hccc_T* get(int i) const { return this->at(i) + offset; }
 };
 
-// 16 bytes as elements, and as values to compute with.
+// Words, the 16 bytes of a pack or others, as elements, and as values to compute with.
+template <class Words>
 struct hccc_elements {
-  hccc_T item[hccc_pack];
+  static constexpr int length = sizeof(Words) / sizeof(hccc_T);
+  hccc_T item[length];
 };
 
+template <class Words>
 struct hccc_values {
-  hccc_value item[hccc_pack];
+  static constexpr int length = hccc_elements<Words>::length;
+  hccc_value item[length];
 };
 
 // Multiplies a value of source k where the reduction does that.
@@ -101,45 +105,49 @@ struct hccc_is_brain<hccc_brain> {
   static constexpr bool value = true;
 };
 
-// Converts 16 bytes to values. A bfloat16 is the upper half of a word: no half is taken out of it.
-template <class Pointers>
-HCCC_FN hccc_values hccc_up(const Pointers& pointers, int k, hccc_words w) {
-  hccc_values v;
+// Converts words to values. A bfloat16 is the upper half of a word: no half is taken out of it.
+template <class Pointers, class Words>
+HCCC_FN hccc_values<Words> hccc_up(const Pointers& pointers, int k, Words w) {
+  constexpr int length = hccc_values<Words>::length;
+  hccc_values<Words> v;
   if constexpr (hccc_is_brain<hccc_dtype>::value) {
-    HCCC_UNROLL(hccc_pack)
-    for (int i = 0; i < hccc_pack; ++i) {
+    HCCC_UNROLL(length)
+    for (int i = 0; i < length; ++i) {
       const unsigned word = w.word[i / 2], bits = i % 2 ? word & 0xffff0000u : word << 16;
       v.item[i] = hccc_scaled(pointers, k, hccc_float_of(bits));
     }
     return v;
   }
-  const hccc_elements e = __builtin_bit_cast(hccc_elements, w);
-  HCCC_UNROLL(hccc_pack)
-  for (int i = 0; i < hccc_pack; ++i) v.item[i] = hccc_scaled(pointers, k, hccc_dtype::up(e.item[i]));
+  const hccc_elements<Words> e = __builtin_bit_cast(hccc_elements<Words>, w);
+  HCCC_UNROLL(length)
+  for (int i = 0; i < length; ++i) v.item[i] = hccc_scaled(pointers, k, hccc_dtype::up(e.item[i]));
   return v;
 }
 
-template <int mode, class D = hccc_dtype>
-HCCC_FN hccc_words hccc_down(const hccc_values& v) {
+template <int mode, class Words, class D = hccc_dtype>
+HCCC_FN Words hccc_down(const hccc_values<Words>& v) {
+  constexpr int length = hccc_values<Words>::length;
   if constexpr (hccc_pair<D>::at_once) {
-    hccc_words w;
-    HCCC_UNROLL(4)
-    for (int i = 0; i < 4; ++i)
+    Words w;
+    HCCC_UNROLL(length / 2)
+    for (int i = 0; i < length / 2; ++i)
       w.word[i] = hccc_pair<D>::down(hccc_finish<mode>(v.item[2 * i]),
                                      hccc_finish<mode>(v.item[2 * i + 1]));
     return w;
   } else {
-    hccc_elements e;
-    HCCC_UNROLL(hccc_pack)
-    for (int i = 0; i < hccc_pack; ++i)
+    hccc_elements<Words> e;
+    HCCC_UNROLL(length)
+    for (int i = 0; i < length; ++i)
       e.item[i] = hccc_dtype::down(hccc_finish<mode>(v.item[i]));
-    return __builtin_bit_cast(hccc_words, e);
+    return __builtin_bit_cast(Words, e);
   }
 }
 
-HCCC_FN void hccc_combine(hccc_values& sum, const hccc_values& v) {
-  HCCC_UNROLL(hccc_pack)
-  for (int i = 0; i < hccc_pack; ++i) sum.item[i] = hccc_op::apply(sum.item[i], v.item[i]);
+template <class Words>
+HCCC_FN void hccc_combine(hccc_values<Words>& sum, const hccc_values<Words>& v) {
+  constexpr int length = hccc_values<Words>::length;
+  HCCC_UNROLL(length)
+  for (int i = 0; i < length; ++i) sum.item[i] = hccc_op::apply(sum.item[i], v.item[i]);
 }
 
 // The packs of a turn of the loop: `first`, and every hccc_threads from there that is below `end`.
@@ -192,14 +200,14 @@ HCCC_FN void hccc_copy_packs(const Pointers& pointers, const Turn& turn) {
 
 // Combines n sources that were loaded, from number k on, into the sums; the first begins them.
 template <int n, int U, class Pointers>
-HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Pointers& pointers, int k,
+HCCC_FN void hccc_combine_group(hccc_values<hccc_words> (&sum)[U], const Pointers& pointers, int k,
                                 const hccc_words (&got)[n][U]) {
   HCCC_UNROLL(n)
   for (int g = 0; g < n; ++g) {
     if (k + g >= Pointers::K) continue;
     HCCC_UNROLL(U)
     for (int u = 0; u < U; ++u) {
-      const hccc_values value = hccc_up(pointers, k + g, got[g][u]);
+      const hccc_values<hccc_words> value = hccc_up(pointers, k + g, got[g][u]);
       if (k + g == 0) sum[u] = value;
       else hccc_combine(sum[u], value);
     }
@@ -210,7 +218,7 @@ template <int mode, int U, class Pointers, class Turn>
 HCCC_FN void hccc_reduce_packs(const Pointers& pointers, const Turn& turn) {
   static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
   constexpr int n = Pointers::group;
-  hccc_values sum[U];
+  hccc_values<hccc_words> sum[U];
   hccc_words got[n][U];
   hccc_load(got, pointers, 0, turn);
   hccc_combine_group(sum, pointers, 0, got);

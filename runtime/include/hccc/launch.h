@@ -188,7 +188,8 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
 
 // Where only packets cross between ranks, a block neither meets others when it begins nor when it
 // ends: packets are numbered with their launch, its epoch, which is never 0 and keeps its parity when
-// it wraps.
+// it wraps. Nor do its threads meet before the end. The fault record may lie in the host's memory, which
+// is far from a GPU: there only waits look at it.
 HCCC_FN unsigned hccc_next_epoch(unsigned last) { return last + 1 ? last + 1 : 2; }
 
 HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
@@ -196,15 +197,15 @@ HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
   b.base = state.base;
   b.launch = hccc_next_epoch(state.launch);
   b.own = {local.input, local.output, hccc_scalar_of(local)};
-  hccc_note_begin(b);
-  b.stopped = state.lost || hccc_ld_relaxed(&b.p->fault->claimed);
+  if (b.p->deadline != HCCC_FOR_EVER) b.begun = hccc_clock();
+  b.stopped = state.lost || (!hccc_port_parallel && hccc_ld_relaxed(&b.p->fault->claimed));
 }
 
 HCCC_FN void hccc_leave(hccc_block& b, int) {
-  hccc_barrier();
+  const bool lost = hccc_barrier_any(b.stopped);
   if (hccc_thread() != 0) return;
   hccc_state* state = hccc_state_of(b);
-  if (b.stopped) {
+  if (lost) {
     state->lost = 1;
   } else {
     state->base = b.base + b.p->batches;

@@ -11,7 +11,7 @@
  *               [channels x flags][ready: ranks][done: ranks][extension: ranks][go]
  *               [finished: blocks x channels][state: blocks x channels]
  *               [peers: ranks x hccc_peer, packed]
- *               [2 parities x channels x packets x lines: 64 bytes each]
+ *               [2 parities x channels x packets x lines: 64 bytes each; on GPUs 128]
  * After a ready counter, in its line, is the notice of the rank that raises it.
  */
 #ifndef HCCC_LAYOUT_H
@@ -35,6 +35,7 @@ enum {
   HCCC_FLAG_STRIDE = 128,              /* bytes between flags: no two share a cache line */
   HCCC_LINE = 64,                      /* bytes of a packet on the host */
   HCCC_LINE_DATA = 56,                 /* of them data */
+  HCCC_LINE_ROOM = 128,                /* bytes for as much data in packets of a GPU */
   HCCC_SMALLEST_DEFAULT = 4 << 10,     /* bytes of a micro-batch that the call leaves open */
   HCCC_LARGEST_DEFAULT = 4 << 20,
   HCCC_LARGEST_MICRO_BATCH = 1 << 30,  /* bytes: offsets inside one fit 32 bits */
@@ -164,10 +165,10 @@ HCCC_BOTH long long hccc_packets_at(hccc_shape s) {
 }
 
 /* Returns the bytes of a rank's flags, for messages of any size, and of its packet slots of both
- * parities; -1: too many. */
+ * parities, on any device; -1: too many. */
 HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
   const long long slots = hccc_times(2LL * s.channels, s.packets);
-  const long long packets = hccc_times(hccc_times(slots, s.lines), HCCC_LINE);
+  const long long packets = hccc_times(hccc_times(slots, s.lines), HCCC_LINE_ROOM);
   return hccc_bytes_or_error(hccc_plus(hccc_packets_at(s), packets));
 }
 

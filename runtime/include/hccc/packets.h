@@ -6,11 +6,10 @@
 // the earliest, when it is known to have been read (compiler/proofs/reuse.py).
 #pragma once
 
-#include "operand.h"
-#include "wait.h"
-#include HCCC_BODY
+#include "primitive.h"
 
-static_assert(!hccc_port_parallel, "packets are written for the host so far");
+constexpr bool hccc_meets = true;  // a block has one thread
+
 
 struct hccc_line {
   unsigned char data[HCCC_LINE_DATA];
@@ -126,8 +125,8 @@ HCCC_FN bool hccc_exchange_some(const hccc_block& b, const hccc_exchange_of& e, 
 // part without data has no packets, but the first of all has one in every launch: by that ranks hear
 // of each other, and notice that one makes another call. False: the launch is lost.
 template <int mode>
-HCCC_NOINLINE bool hccc_exchange(const hccc_block& b, const hccc_exchange_of& e, int sub,
-                                 long long valid) {
+HCCC_NOINLINE bool hccc_exchange_lines(const hccc_block& b, const hccc_exchange_of& e, int sub,
+                                       long long valid) {
   const bool speaks = valid || (!sub && !b.channel);
   for (long long at = 0; speaks && (at < valid || !at); at += hccc_exchanged) {
     const long n = static_cast<long>(valid - at < hccc_exchanged ? valid - at : hccc_exchanged);
@@ -136,4 +135,16 @@ HCCC_NOINLINE bool hccc_exchange(const hccc_block& b, const hccc_exchange_of& e,
   for (int i = 0; b.launch >= 0xfffffffeu && i < e.k; ++i)
     if (e.from[i].buffer == HCCC_IN_PACKETS) hccc_clear_slot(b, e.from[i]);
   return true;
+}
+
+template <int mode, int W, int K, int D, int N>
+HCCC_FN bool hccc_exchange(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p, int sub,
+                           long long valid) {
+  return hccc_exchange_lines<mode>(b, {p.prim, p.from.item, K, p.to.item, D}, sub, valid);
+}
+
+// Returns whether this thread has nothing to do in a primitive.
+template <int K, int D>
+HCCC_FN bool hccc_is_idle(const hccc_block&, int, long long) {
+  return false;
 }

@@ -12,6 +12,7 @@
 #define HCCC_NOINLINE static __attribute__((noinline, unused))
 #define HCCC_UNROLL(n)
 #define HCCC_BODY "cpu_body.h"
+#define HCCC_PACKETS_BODY "packets.h"
 #define HCCC_KERNEL  // cpu_runtime.h calls hccc_run_block
 
 constexpr bool hccc_port_parallel = false;

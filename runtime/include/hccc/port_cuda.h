@@ -111,6 +111,29 @@ HCCC_FN void hccc_st16(void* at, hccc_words w) {
                : "memory");
 }
 
+// 8 bytes of data, and two flags.
+struct hccc_packet {
+  unsigned word[2], flag[2];
+};
+
+// Load and store a packet by one instruction, of which each half, a word and a flag, is one access.
+HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
+  unsigned long long half[2];
+  asm volatile("ld.relaxed." HCCC_SCOPE ".global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(half[0]), "=l"(half[1])
+               : "l"(at)
+               : "memory");
+  return {{static_cast<unsigned>(half[0]), static_cast<unsigned>(half[1])},
+          {static_cast<unsigned>(half[0] >> 32), static_cast<unsigned>(half[1] >> 32)}};
+}
+
+HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
+  asm volatile("st.relaxed." HCCC_SCOPE ".global.v2.u64 [%0], {%1, %2};" ::"l"(at),
+               "l"(static_cast<unsigned long long>(p.flag[0]) << 32 | p.word[0]),
+               "l"(static_cast<unsigned long long>(p.flag[1]) << 32 | p.word[1])
+               : "memory");
+}
+
 #ifndef HCCC_KERNEL_NAME
 #define HCCC_KERNEL_NAME hccc_kernel
 #endif

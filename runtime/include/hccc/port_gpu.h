@@ -5,14 +5,20 @@
 #include "wait_state.h"
 
 #define HCCC_BODY "gpu_body.h"
+#define HCCC_PACKETS_BODY "gpu_packets.h"
 
 constexpr bool hccc_port_parallel = true;
 constexpr int hccc_threads = HCCC_THREADS;
 
 // A unit holds one block, whose threads then have registers for twice the loads in flight (gpu_body.h);
-// or two, where a device may have less units than blocks: all ranks are on it, or a rank has many.
+// or two, where a device may have less units than blocks: all ranks are on it, or a rank has many. Calls
+// of packets are short, and have few blocks.
 #ifndef HCCC_BLOCKS_PER_UNIT
+#if HCCC_PACKETS > 0
+#define HCCC_BLOCKS_PER_UNIT (1LL * HCCC_RANKS * HCCC_BLOCKS * HCCC_CHANNELS > 128 ? 2 : 1)
+#else
 #define HCCC_BLOCKS_PER_UNIT (!HCCC_SYSTEM_SCOPE || HCCC_BLOCKS * HCCC_CHANNELS > 64 ? 2 : 1)
+#endif
 #endif
 constexpr int hccc_blocks_per_unit = HCCC_THREADS <= 512 ? HCCC_BLOCKS_PER_UNIT : 1;
 
