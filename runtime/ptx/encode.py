@@ -140,10 +140,15 @@ def slots(function: Function) -> tuple[dict[int, int], int]:
         if (begin := function.labels.get(word, at)) < at
         or (word in function.labels and begin == at)
     )
-    for begin, end in sorted(loops, key=lambda loop: loop[1] - loop[0]):
-        for register, since in first.items():
-            if since < begin <= last[register] < end:
-                last[register] = end
+    changed = True
+    while changed:
+        changed = False
+        for begin, end in sorted(loops, key=lambda loop: loop[1] - loop[0]):
+            for register, since in first.items():
+                if since < begin <= last[register] < end:
+                    last[register], changed = end, True
+                elif begin < since <= end < last[register]:  # code that nvcc has put before
+                    first[register], changed = begin, True
     places, free, taken, n = dict[int, int](), list[int](), list[tuple[int, int]](), 0
     for register in sorted(first, key=first.__getitem__):
         while taken and taken[0][0] < first[register]:
