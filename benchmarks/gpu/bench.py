@@ -220,6 +220,10 @@ class GpuBench:
 
     # Times
 
+    def packets(self, budget: Budget) -> None:
+        """Times short calls by packets and by counters, and checks their results."""
+        self._sweep().short(budget, self.found.short)
+
     def bodies(self, budget: Budget) -> None:
         """Times primitives of several sources, by several numbers of thread blocks."""
         self._sweep().bodies(budget, self.found.bodies)
@@ -365,7 +369,7 @@ def _cases(
         notes = [f"{found}: plans and kernels were compiled on the machine"]
     else:
         notes = []
-    return cases.all_of(machine.capacity, settings.channels, args.only), made_here, notes
+    return cases.all_of(machine.capacity, settings, args.only), made_here, notes
 
 
 def main(words: Sequence[str]) -> int:
@@ -389,6 +393,7 @@ def main(words: Sequence[str]) -> int:
         bench.copies()
         parts = (
             (bench.check_examples, "correctness"),
+            (bench.packets, "packets"),
             (bench.communicators, "communicators"),
             (bench.clients, "clients"),
             (bench.constants, "constants"),

@@ -69,6 +69,10 @@ def kernels(found: GpuCases) -> Iterator[CarriedKernel]:
             folder = cases.check_folder(name, dtype)
             yield CarriedKernel(plan, f"{folder}/device", dtype, KernelKind.GENERATED)
             yield CarriedKernel(plan, f"{folder}/host", dtype, None)
+    for case in found.short:
+        for dtype in cases.DTYPES:
+            kind = KernelKind.SYSTEM
+            yield CarriedKernel(case.plan, case.folder("packets", dtype, kind), dtype, kind)
     for case in found.bodies:
         for dtype in cases.DTYPES:
             kind = KernelKind.GENERATED
@@ -108,7 +112,7 @@ def load(wanted: Manifest, place: Path) -> GpuCases | str:
     return GpuCases(checks, large=tuple(made["large"]), **groups)
 
 
-_GROUPS = ("bodies", "swept", "timed")
+_GROUPS = ("short", "bodies", "swept", "timed")
 
 
 def _as_json(case: GpuCase) -> list[str]:

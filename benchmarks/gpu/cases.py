@@ -14,6 +14,7 @@ from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.ir import plan_json
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
@@ -34,10 +35,19 @@ SWEPT = ("ring_allreduce", "hm_allreduce 2x4")
 # blocks up to one an SM.
 SOURCES = (1, 2, 4, 8, 9)
 BODY_BLOCKS = (9, 18, 36, 72, 126)
+# Calls of few bytes: what a direct AllReduce of 8 ranks costs by counters, and by packets in one hop or
+# two.
+SHORT = {
+    "short, counters": Options(transport=Transport.DIRECT, tune="off", fuse="full"),
+    "short, packets, one shot": Options(protocol="ll", tune="off"),
+    "short, packets, two shots": Options(protocol="ll", tune="off", fuse="full"),
+}
+SHORT_RANKS = 8
 # Bodies of all kinds of numbers are checked on one example: 8 sources, 8 destinations.
 CHECKED = ("direct_allreduce", ("bfloat16", "float16", "float64", "int8", "int64"))
 SHARES = {  # seconds that a part may take of a run; what is not done by then is left out
     "correctness": 120.0,
+    "packets": 40.0,
     "communicators": 60.0,
     "clients": 100.0,
     "constants": 30.0,
@@ -57,7 +67,8 @@ class GpuSettings:
     Sizes are bytes of a rank's larger buffer, smallest first; `launches` of each kernel in each
     cell, `burst` of them queued at a time; at most `channels` a plan. swept: sizes at which all
     transports, dtypes and ways to launch are compared; shared_small and shared: those of two ranks
-    of a communicator, as processes and as threads; body: the one of bodies.
+    of a communicator, as processes and as threads; body: the one of bodies; short: those of calls
+    by packets, and short_channels: how many channels they have.
     """
 
     sizes: tuple[int, ...]
@@ -71,6 +82,8 @@ class GpuSettings:
     shared_small: tuple[int, ...] = (8, 4 << 10, 1 << 20)
     shared: tuple[int, ...] = (8, 64 << 10, 1 << 20, 64 << 20)
     body: int = 64 << 20
+    short: tuple[int, ...] = tuple(8 * 8**k for k in range(5)) + (256 << 10,)
+    short_channels: tuple[int, ...] = (1, 8)
 
 
 MICRO_BATCHES = tuple(4 * KIB * 4**k for k in range(6))  # 4 KiB to 4 MiB
@@ -80,10 +93,27 @@ GPU_QUICK = GpuSettings(
     (64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,), SIZES[::3]
 )
 CPU = GpuSettings(
-    (16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000), SIZES[:5], body=MIB
+    (16 * KIB, MIB),
+    MICRO_BATCHES[:3],
+    20,
+    4,
+    2,
+    (4000, 300_000),
+    SIZES[:5],
+    body=MIB,
+    short_channels=(1,),
 )
 CPU_QUICK = GpuSettings(
-    (16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,), SIZES[:4:3], body=MIB
+    (16 * KIB, 256 * KIB),
+    MICRO_BATCHES[:2],
+    20,
+    10,
+    1,
+    (30_000,),
+    SIZES[:4:3],
+    body=MIB,
+    short=(8, 4 * KIB),
+    short_channels=(1,),
 )
 
 
@@ -109,23 +139,25 @@ class GpuCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCases:
-    """The plans of a run. checks: examples with each transport, with a plan if they fit; bodies,
-    swept, timed: what is measured; large: names of what does not fit."""
+    """The plans of a run. checks: examples with each transport, with a plan if they fit; short,
+    bodies, swept, timed: what is measured; large: names of what does not fit."""
 
     checks: tuple[tuple[str, Plan | None], ...]
+    short: tuple[GpuCase, ...]
     bodies: tuple[GpuCase, ...]
     swept: tuple[GpuCase, ...]
     timed: tuple[GpuCase, ...]
     large: tuple[str, ...]
 
 
-def all_of(capacity: int, most_channels: int, only: str) -> GpuCases:
+def all_of(capacity: int, settings: GpuSettings, only: str) -> GpuCases:
     """Compiles the plans of a run. capacity: thread blocks that the GPU holds at once."""
-    plans, large = timed(capacity, most_channels, only)
+    plans, large = timed(capacity, settings.channels, only)
     return GpuCases(
         tuple(examples(capacity, only)),
+        tuple(short(settings, only)),
         tuple(bodies(capacity // 2, only)),
-        tuple(swept(capacity, most_channels, only)),
+        tuple(swept(capacity, settings.channels, only)),
         tuple(plans),
         tuple(large),
     )
@@ -153,7 +185,7 @@ def programs() -> dict[str, str]:
 
 def names() -> list[str]:
     """Returns all names that `only` may be part of."""
-    return [*programs(), *map(body_name, SOURCES), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
+    return [*SHORT, *programs(), *map(body_name, SOURCES), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
 
 
 def timed(capacity: int, most_channels: int, only: str) -> tuple[list[GpuCase], list[str]]:
@@ -193,6 +225,19 @@ def swept(capacity: int, most_channels: int, only: str) -> list[GpuCase]:
             if plan is not None and _is(plan, transport):
                 found.append(GpuCase(name, options.fuse, plan, transport))
     return found
+
+
+def short(settings: GpuSettings, only: str) -> Iterator[GpuCase]:
+    """Yields the plans of short calls; those of packets take calls of all sizes that are asked
+    for."""
+    for name, options in SHORT.items():
+        if only in name:
+            compiled = _compiler("direct_allreduce", direct("allreduce", SHORT_RANKS), options)
+            for channels in settings.short_channels:
+                plan = compiled(channels)
+                if plan.protocol is PlanProtocol.LL:
+                    plan = replace(plan, max_bytes=max(settings.short))
+                yield GpuCase(name, f"{channels} channel{'s' * (channels > 1)}", plan)
 
 
 def bodies(most: int, only: str) -> Iterator[GpuCase]:

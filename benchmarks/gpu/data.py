@@ -42,6 +42,18 @@ def memory(
     return [inputs, *outputs]
 
 
+def counted(
+    machine: MeasuredMachine, n_ranks: int, count: int, dtype: str
+) -> tuple[list[Any], list[Any], Any]:
+    """Allocates inputs of all ranks whose sum no order rounds, outputs, unwritten, and makes the
+    sum."""
+    xp = machine.numpy
+    whole = xp.arange(count, dtype="float32") % 8
+    inputs = [of_dtype(dtype, whole + rank) for rank in range(n_ranks)]
+    outputs = [of_dtype(dtype, xp.full(count, UNWRITTEN, "float32")) for _ in range(n_ranks)]
+    return inputs, outputs, of_dtype(dtype, n_ranks * whole + n_ranks * (n_ranks - 1) // 2)
+
+
 def same(machine: MeasuredMachine, dtype: str, one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Returns whether two sets of outputs are equal in every bit, and were written at all."""
     bits = np.dtype(f"u{DTYPES[dtype]}")

@@ -87,11 +87,13 @@ def pieces(settings: GpuSettings, found: GpuCases, *, built: bool) -> Iterator[P
         for case in found.timed
         for size in settings.sizes
     )
+    short = _of_sizes(found.short, settings, settings.short, 1)
     bodies = _of_sizes(found.bodies, settings, (settings.body,), 1)
     sweep = _of_sizes(found.swept, settings, settings.swept, KINDS)
     n = len(settings.swept)
     parts = {
         "correctness": (f"{len(checks)} programs", len(checks) * each),
+        "packets": (f"{len(found.short)} plans of short calls", short),
         "communicators": (
             "two ranks, as processes and as threads",
             SHARED_S * (len(KINDS_OF_HANDLES) + 2),
@@ -115,7 +117,7 @@ def say(quick: bool, only: str, budget: float, wanted: Sequence[str]) -> int:
     built = isinstance(found, GpuCases)
     if not isinstance(found, GpuCases):
         print(f"benchmarks/gpu: {found}: what the machine would compile is counted")
-        found = cases.all_of(2 * UNITS, settings.channels, only)
+        found = cases.all_of(2 * UNITS, settings, only)
     planned = pieces(settings, found, built=built)
     parts = [p for p in planned if p.part in ("", *wanted)]
     for part in parts:

@@ -59,7 +59,7 @@ def build(given: argparse.Namespace, place: Path) -> int:
     manifest = carried.Manifest(carried.state(), given.arch, given.units, given.quick, given.only)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    found = cases.all_of(2 * given.units, settings.channels, given.only)
+    found = cases.all_of(2 * given.units, settings, given.only)
 
     def one(kernel: carried.CarriedKernel) -> None:
         made = TargetKernel(kernel.plan, place / kernel.folder, device, kernel.kind)

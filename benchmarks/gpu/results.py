@@ -92,6 +92,16 @@ class BodyPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ShortPoint:
+    """Short calls of one size: times by plan, and whether each result is the sum to the bit."""
+
+    dtype: str
+    size: int
+    times: dict[str, Sample]
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryPoint:
     """A vendor's library at one size: NCCL with one rank, which copies."""
 
@@ -120,6 +130,7 @@ class GpuResults:
     copies: list[CopyPoint] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     constants: list[ConstantTime] = field(default_factory=list)
+    short: list[ShortPoint] = field(default_factory=list)
     bodies: list[BodyPoint] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     libraries: list[LibraryPoint] = field(default_factory=list)
@@ -136,7 +147,8 @@ class GpuResults:
     def failures(self) -> int:
         """Counts the checks and cells with wrong results."""
         differ = sum(not c.same for c in self.cells) + sum(not p.same for p in self.points)
-        differ += sum(not s.right for s in self.shared) + sum(not c.right for c in self.clients)
+        differ += sum(not s.right for s in (*self.shared, *self.short))
+        differ += sum(not c.right for c in self.clients)
         return sum(bool(c.wrong) for c in self.checks) + differ
 
     def save(self, folder: Path) -> list[Path]:
@@ -166,6 +178,7 @@ def page(r: GpuResults) -> str:
         "Plain copies in device memory, reads and writes counted:",
         _table(("bytes", "µs", "GB/s"), [_copy(c) for c in r.copies]),
         *_constants(r.constants),
+        *_short(r.short),
         *_bodies(r.bodies),
         LEGEND,
         *(_section(r, size) for size in sorted({c.size for c in r.cells})),
@@ -242,6 +255,25 @@ def _constants(found: Sequence[ConstantTime]) -> list[str]:
     ]
     said = "## Constants\n\nOf one GPU: what crosses links to others takes longer."
     return [f"{said}\n\n{_table(('', 'µs', 'quartile', 'quartile'), rows)}"]
+
+
+def _short(points: Sequence[ShortPoint]) -> list[str]:
+    """Writes what short calls take by packets and by counters, a table for each dtype."""
+    parts = []
+    for dtype in dict.fromkeys(p.dtype for p in points):
+        of = [p for p in points if p.dtype == dtype]
+        arms = list(dict.fromkeys(arm for p in of for arm in p.times))
+        rows = [
+            (
+                binary(p.size),
+                *(f"{p.times[arm].median:.2f}" if arm in p.times else "" for arm in arms),
+                "yes" if p.right else "NO",
+            )
+            for p in of
+        ]
+        said = f"## Short calls, {dtype}\n\nµs of a launch, ranks on one device."
+        parts.append(f"{said}\n\n{_table(('a rank', *arms, 'right'), rows)}")
+    return parts
 
 
 def _bodies(points: Sequence[BodyPoint]) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.gpu import cases
 from benchmarks.gpu.cases import OP, GpuCase, GpuSettings
-from benchmarks.gpu.data import memory, same
+from benchmarks.gpu.data import counted, memory, same
 from benchmarks.gpu.measured_machine import KernelKind, MeasuredKernel, MeasuredMachine, build_all
-from benchmarks.gpu.results import BodyPoint, GpuResults, LibraryPoint, Point
+from benchmarks.gpu.results import BodyPoint, GpuResults, LibraryPoint, Point, ShortPoint
 from benchmarks.gpu.timing import Budget, race, summary
 from hccc.base.diagnostics import UserError
 from hccc.runtime.measure import perf
@@ -67,6 +67,57 @@ class Sweep:
             kind: self.machine.kernel(case.plan, place / case.folder("sizes", dtype, kind), kind)
             for kind in kinds
         }
+
+    def short(self, budget: Budget, found: Sequence[GpuCase]) -> None:
+        """Measures short calls of all plans, in turns."""
+        kinds, place = self.machine.kinds, self.place
+        kind = KernelKind.SYSTEM if KernelKind.SYSTEM in kinds else KernelKind.GENERATED
+        made = {
+            dtype: [
+                (
+                    case,
+                    self.machine.kernel(
+                        case.plan, place / case.folder("packets", dtype, kind), kind
+                    ),
+                )
+                for case in found
+            ]
+            for dtype in cases.DTYPES
+        }
+        build_all(
+            [(k, LaunchRequest(0, dtype, OP)) for dtype, arms in made.items() for _, k in arms]
+        )
+        for dtype, arms in made.items():
+            for size in self.settings.short:
+                what = f"short calls, {dtype}, {size:,} bytes"
+                if not arms or not self.going_on(budget, what):
+                    return
+                try:
+                    with budget.piece():
+                        self._short(arms, dtype, size)
+                except UserError as error:
+                    self.guard(what, error)
+
+    def _short(
+        self, arms: Sequence[tuple[GpuCase, MeasuredKernel]], dtype: str, size: int
+    ) -> None:
+        """Measures one size, and one element less in place for its result."""
+        count, xp = size // cases.DTYPES[dtype], self.machine.numpy
+        right, runs = True, []
+        for case, kernel in arms:
+            for n, in_place in ((max(1, count - 1), True), (count, False)):
+                request = LaunchRequest(n, dtype, OP, in_place, timeout=5.0)
+                inputs, apart, wanted = counted(self.machine, case.plan.n_ranks, n, dtype)
+                outputs = inputs if in_place else apart
+                kernel.burst(inputs, outputs, request, 1)
+                right &= all(bool(xp.array_equal(one, wanted)) for one in outputs)
+            runs.append(partial(kernel.burst, inputs, outputs, request))
+        samples = race(runs, self.settings.launches, self.settings.burst)
+        names = [f"{case.name}, {case.fuse}".removeprefix("short, ") for case, _ in arms]
+        point = ShortPoint(dtype, size, dict(zip(names, samples, strict=True)), right)
+        self.results.short.append(point)
+        said = ", ".join(f"{name} {sample.median:.2f} µs" for name, sample in point.times.items())
+        print(f"short calls, {dtype}, {size:,} bytes: {said}{'' if right else ', WRONG'}")
 
     def bodies(self, budget: Budget, found: Sequence[GpuCase]) -> None:
         """Measures plans of a primitive for each rank."""

@@ -108,6 +108,20 @@ def test_one_example_is_checked_in_several_types(tmp_path: Path) -> None:
     assert types == ["", *cases.CHECKED[1]] and all(c["wrong"] == 0 for c in got["checks"])
 
 
+@pytest.mark.usefixtures("small")
+def test_short_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(cases.CPU_QUICK, short=(8, 4096), short_channels=(1,))
+    monkeypatch.setattr(cases, "CPU_QUICK", few)
+    words = ["--device", "cpu", "--only", "short"]
+    got, page = run(tmp_path / "r", *words)
+    assert [(p["dtype"], p["size"]) for p in got["short"]] == [
+        (dtype, size) for dtype in cases.DTYPES for size in (8, 4096)
+    ]
+    arms = ["counters, 1 channel", "packets, one shot, 1 channel", "packets, two shots, 1 channel"]
+    assert all(p["right"] and list(p["times"]) == arms for p in got["short"])
+    assert "## Short calls, bfloat16" in page and f"| a rank | {' | '.join(arms)} | right |" in page
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
 def test_with_a_gpu(tmp_path: Path) -> None:
@@ -262,7 +276,7 @@ def test_a_run_fits_its_time(
     said = capsys.readouterr().out
     assert "nothing is carried along" in said and "s  building " in said
     manifest = carried.Manifest(carried.state(), estimate.ARCH, estimate.UNITS, False, "")
-    carried.save(cases.all_of(2 * estimate.UNITS, cases.GPU.channels, ""), manifest, tmp_path)
+    carried.save(cases.all_of(2 * estimate.UNITS, cases.GPU, ""), manifest, tmp_path)
     assert script.main(["--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "in all, of 420" in said and "plans at 10 sizes" in said and "building" not in said
@@ -315,7 +329,7 @@ def test_what_is_carried_along_is_not_compiled(
 def test_what_is_carried_is_of_this_checkout_and_gpu(tmp_path: Path) -> None:
     wanted = carried.Manifest("1", "sm_90", 132, quick=False, only="")
     assert "nothing is carried" in str(carried.load(wanted, tmp_path))
-    made = cases.GpuCases((("a", None),), (), (), (), ("large",))
+    made = cases.GpuCases((("a", None),), (), (), (), (), ("large",))
     carried.save(made, wanted, tmp_path)
     got = carried.load(wanted, tmp_path)
     assert isinstance(got, cases.GpuCases) and (got.checks, got.large) == (made.checks, made.large)
