@@ -35,8 +35,8 @@ SWEPT = ("ring_allreduce", "hm_allreduce 2x4")
 # blocks up to one an SM.
 SOURCES = (1, 2, 4, 8, 9)
 BODY_BLOCKS = (9, 18, 36, 72, 126)
-# Calls of few bytes: what a direct AllReduce of 8 ranks costs by counters, and by packets in one hop or
-# two.
+# Calls of few bytes: what a direct AllReduce of 8 ranks costs by counters, and by packets in one
+# hop or two.
 SHORT = {
     "short, counters": Options(transport=Transport.DIRECT, tune="off", fuse="full"),
     "short, packets, one shot": Options(protocol="ll", tune="off"),
@@ -82,7 +82,7 @@ class GpuSettings:
     shared_small: tuple[int, ...] = (8, 4 << 10, 1 << 20)
     shared: tuple[int, ...] = (8, 64 << 10, 1 << 20, 64 << 20)
     body: int = 64 << 20
-    short: tuple[int, ...] = tuple(8 * 8**k for k in range(5)) + (256 << 10,)
+    short: tuple[int, ...] = (8, 64, 512, 4 << 10, 32 << 10, 256 << 10)
     short_channels: tuple[int, ...] = (1, 8)
 
 
@@ -185,7 +185,12 @@ def programs() -> dict[str, str]:
 
 def names() -> list[str]:
     """Returns all names that `only` may be part of."""
-    return [*SHORT, *programs(), *map(body_name, SOURCES), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
+    return [
+        *SHORT,
+        *programs(),
+        *map(body_name, SOURCES),
+        *(path.stem for path in EXAMPLES.glob("*.rccl")),
+    ]
 
 
 def timed(capacity: int, most_channels: int, only: str) -> tuple[list[GpuCase], list[str]]:

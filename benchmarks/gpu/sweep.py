@@ -98,9 +98,7 @@ class Sweep:
                 except UserError as error:
                     self.guard(what, error)
 
-    def _short(
-        self, arms: Sequence[tuple[GpuCase, MeasuredKernel]], dtype: str, size: int
-    ) -> None:
+    def _short(self, arms: Sequence[tuple[GpuCase, MeasuredKernel]], dtype: str, size: int) -> None:
         """Measures one size, and one element less in place for its result."""
         count, xp = size // cases.DTYPES[dtype], self.machine.numpy
         right, runs = True, []
