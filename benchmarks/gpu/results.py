@@ -147,7 +147,7 @@ class GpuResults:
     def failures(self) -> int:
         """Counts the checks and cells with wrong results."""
         differ = sum(not c.same for c in self.cells) + sum(not p.same for p in self.points)
-        differ += sum(not s.right for s in (*self.shared, *self.short))
+        differ += sum(not s.right for s in self.shared) + sum(not s.right for s in self.short)
         differ += sum(not c.right for c in self.clients)
         return sum(bool(c.wrong) for c in self.checks) + differ
 
