@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import copy_context
 from enum import Enum
 from functools import partial, wraps
@@ -161,6 +161,28 @@ def at_once(compute: Callable[[T], R], items: Sequence[T], *, counted: bool = Fa
     if counted:
         far(0, 0)
     return [work.result() for work in works]
+
+
+def ahead(make: Callable[[T], R], items: Sequence[T]) -> Generator[R, None, None]:
+    """Yields what `make` returns for each item: while the caller has one, that of the next is made
+    in a thread of its own. Raises the exception of an item in its turn. To be closed: what nobody
+    asks for any more is abandoned.
+    """
+    thread: threading.Thread | None = None
+    works = [_Work(partial(make, item)) for item in items]
+    try:
+        for k, work in enumerate(works):
+            if thread is None:
+                work.run()
+            while not work.done.wait(LOOK):
+                pass  # an interrupt of this thread comes between two looks
+            if k + 1 < len(works):
+                thread = threading.Thread(target=works[k + 1].run, daemon=True)
+                thread.start()
+            yield work.result()
+    finally:
+        if thread is not None and thread.is_alive():
+            _stop(thread)
 
 
 def left_running() -> bool:

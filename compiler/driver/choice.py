@@ -142,11 +142,11 @@ def _tuned(
         says = f"Tuning {prefix}".removesuffix(": ").strip()
         tell(says)
 
-        def probe(
-            choice: Settings, one: Analysed = one, prefix: str = prefix, says: str = says
-        ) -> float:
+        def make(choice: Settings, one: Analysed = one, says: str = says) -> Structure:
             with within(says) if large else quiet():  # its passes are part of tuning
-                structure = _within(tuner.request.blocks, one, choice, runner)
+                return _within(tuner.request.blocks, one, choice, runner)
+
+        def probe(structure: Structure, prefix: str = prefix, says: str = says) -> float:
             made.append(structure)
             with runner.phase("Tuning", says):
                 name = prefix + named(structure.settings, structure.plan)
@@ -154,7 +154,8 @@ def _tuned(
                 return tuner.probe(name, structure.plan, afresh=scheduled)
 
         begin = start(one.settings, one.dag)
-        explore(begin, axes(one.settings, one.dag), probe, log(enough) if enough else -inf)
+        tried = axes(one.settings, one.dag)
+        explore(begin, tried, make, probe, log(enough) if enough else -inf)
     with runner.phase("Tuning", "Tuning each size"):
         return made, tuner.finish()
 

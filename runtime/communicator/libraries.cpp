@@ -164,7 +164,9 @@ void Library::keep(const Built &of_all) {
 std::string Library::not_built_text(int type, int op) const {
   std::string made = text_of("%s is not built for %s, %s", description_->name, name_of_type(type), name_of_op(op));
   if (!is_own(op) && dropped_.test(place_of(type, op))) made += ", at another rank";
-  return made + ": see HCCC_DTYPES and HCCC_OPS of its CMakeLists.txt";
+  return made + text_of(": load it for that too, in Python comm.load(PATH, [\"%s\"], [\"%s\"]), or build it with CMake's "
+                        "HCCC_DTYPES and HCCC_OPS",
+                        name_of_type(type), name_of_op(op));
 }
 
 bool Library::does(const Wanted &wanted) const {

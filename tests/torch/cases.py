@@ -131,7 +131,7 @@ def premultiplied() -> None:
         x, part, uneven = given[r].clone(), torch.zeros(5, dtype=dtype), torch.zeros(1 + 4 * r)
         dist.all_reduce(x, own)
         assert torch.equal(x, expected)
-        dist.reduce_scatter_single(part, given[r], own)
+        dist.reduce_scatter_tensor(part, given[r], own)
         assert torch.equal(part, expected[5 * r : 5 * r + 5])
         dist.reduce_scatter(uneven, [torch.ones(1 + 4 * k) for k in range(n)], own)
         assert torch.equal(uneven, torch.full_like(uneven, sum(factors)))

@@ -104,7 +104,8 @@ def streams() -> None:
     assert not STREAMS.idle()
     STREAMS.release()
     assert after.tolist() == _total(range(1, n + 1))
-    assert work.is_completed() and work.is_success() and work.exception() is None
+    assert work.is_completed() and work.is_success()
+    assert torch.__version__ < "2.13" or work.exception() is None
     y = _late(dist.get_rank() + 1)
     dist.all_reduce(y)  # not asynchronous: likewise
     assert not STREAMS.idle()
@@ -373,6 +374,7 @@ def killed() -> None:
     assert not work.is_success()
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         work.wait()
-    assert isinstance(work.exception(), dist.DistBackendError)
+    if torch.__version__ >= "2.13":  # before, Python could not have it
+        assert isinstance(work.exception(), dist.DistBackendError)
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         dist.all_reduce(_own())

@@ -37,7 +37,8 @@ def killed() -> None:
     work = dist.all_reduce(torch.ones(2), async_op=True)  # the group stays lost
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         work.wait()
-    assert isinstance(work.exception(), dist.DistBackendError)
+    if torch.__version__ >= "2.13":  # before, Python could not have it
+        assert isinstance(work.exception(), dist.DistBackendError)
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         work.get_future().wait()
 

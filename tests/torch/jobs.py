@@ -99,7 +99,7 @@ def premultiplied() -> None:
     dist.reduce(y, ROOT, half)
     assert y.tolist() == [3.0 if dist.get_rank() == ROOT else dist.get_rank() + 1.0] * 4
     given, part = torch.arange(6.0), torch.empty(2)
-    dist.reduce_scatter_single(part, given, half)
+    dist.reduce_scatter_tensor(part, given, half)
     assert part.tolist() == [3 * dist.get_rank(), 3 * dist.get_rank() + 1.5]
     assert given.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 

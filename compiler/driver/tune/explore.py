@@ -7,35 +7,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TypeVar
 
+from hccc.base.interruptible import ahead
 from hccc.base.progress import far
 
 C = TypeVar("C")
+M = TypeVar("M")
 WORTH = 0.005  # a later choice must be this much faster (log of time)
 
 
 def explore(
     start: C,
     axes: Sequence[Callable[[C], Sequence[C]]],
-    probe: Callable[[C], float],
+    make: Callable[[C], M],
+    probe: Callable[[M], float],
     enough: float = -math.inf,
 ) -> C:
     """Returns the best structure tried.
 
-    axes: the other choices along each axis, given the best so far; probe: the cost of a choice (log
-    of time), called once for each; enough: a cost that need not be beaten.
+    axes: the other choices along each axis, given the best so far; make: of a choice what is
+    probed, made while the one before is probed; probe: its cost (log of time), called once for
+    each; enough: a cost that need not be beaten.
     """
-    best, least, tried = start, probe(start), 1
+    best, least, tried = start, probe(make(start)), 1
     for k, others in enumerate(axes):
         now = others(best)
-        for i, other in enumerate(now):
-            if least <= enough:
-                return best
-            left = len(now) - i + sum(len(later(best)) for later in axes[k + 1 :])
-            far(tried, tried + left)  # as it looks now: choices depend on the best so far
-            tried += 1
-            value = probe(other)
-            if value < least - WORTH:
-                best, least = other, value
+        with closing(ahead(make, now)) as made:
+            for i, other in enumerate(now):
+                if least <= enough:
+                    return best
+                left = len(now) - i + sum(len(later(best)) for later in axes[k + 1 :])
+                far(tried, tried + left)  # as it looks now: choices depend on the best so far
+                tried += 1
+                value = probe(next(made))
+                if value < least - WORTH:
+                    best, least = other, value
     return best

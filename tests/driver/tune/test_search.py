@@ -59,11 +59,19 @@ def test_axes_are_tried_one_after_the_other(savings: list[list[float]]) -> None:
         ]
         for axis, values in enumerate(savings)
     ]
-    best = explore(tuple(-1 for _ in savings), axes, probe)
+    made: list[tuple[int, ...]] = []
+
+    def make(choice: tuple[int, ...]) -> tuple[int, ...]:
+        made.append(choice)
+        return choice
+
+    def explored(enough: float = -math.inf) -> tuple[int, ...]:
+        return explore(tuple(-1 for _ in savings), axes, make, probe, enough)
+
+    best = explored()
+    assert made == tried
     assert len(tried) == len(set(tried)) == 1 + sum(map(len, savings))
     assert probe(best) <= 100.0 - sum(max(values) - 0.01 for values in savings)
     tried.clear()
-    assert probe(explore(tuple(-1 for _ in savings), axes, probe, enough=95.0)) <= max(
-        95.0, probe(best)
-    )
-    assert explore(tuple(-1 for _ in savings), axes, probe, enough=100.0) == (-1,) * len(savings)
+    assert probe(explored(95.0)) <= max(95.0, probe(best))
+    assert explored(100.0) == (-1,) * len(savings)
