@@ -6,7 +6,8 @@
 - Data that lands in scratch memory keeps its slots, which come first there.
 - A chunk that starts and ends at a rank untouched is copied to the receive buffer (out of place).
 - In place, Alltoall and SendRecv overwrite a send slot with another chunk. Such slots are copied
-  aside first (STAGE), and a primitive that overwrites the slot waits for that copy.
+  aside first (STAGE), and a primitive that overwrites the slot waits for that copy. In protocol LL
+  a send waits for nobody and comes before all that overwrites: nothing is copied.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from hccc.analysis.grouping import graph
 from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, U1, Csr, places_of, starts
+from hccc.ir.choices import PlanProtocol
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
 
@@ -121,6 +123,10 @@ def _stage(p: Primitives, c: Collective) -> Primitives:
     if not len(staged):
         return p
     hit = swapped[needed]
+    readers = p.src.owner()[read[hit]], np.searchsorted(staged, needed[hit])
+    writers = _matching(p.dst.owner()[written], overwritten, staged)
+    if p.protocol is PlanProtocol.LL:
+        return _read_first(p, readers, writers, len(staged))
     buffer = p.src.buffer.copy()
     buffer[read[hit]] = Buffer.STAGE
     chunk = _lookup(needed, p.chunk[p.src.owner()[read]], staged)
@@ -128,14 +134,25 @@ def _stage(p: Primitives, c: Collective) -> Primitives:
     slots = np.zeros(c.n_ranks, np.int32)
     np.maximum.at(slots, rank, slot + 1)
     p = replace(p, src=replace(p.src, buffer=buffer), stage_slots=slots)
-    readers = p.src.owner()[read[hit]], np.searchsorted(staged, needed[hit])
-    writers = _matching(p.dst.owner()[written], overwritten, staged)
     source, target = (Buffer.INPUT, slot), (Buffer.STAGE, slot)
     copies = _Copies(rank, chunk, source, target, Guard.IN_PLACE, first=True)
     m = len(staged)  # copies come first: what was row i is row m + i
     rows = np.concatenate([p.deps.owner() + m, readers[0] + m, writers[0] + m])
     values = np.concatenate([p.deps.index + m, readers[1], writers[1]])
     return _with_copies(p, copies, rows, values)
+
+
+def _read_first(
+    p: Primitives, readers: tuple[I4, I8], writers: tuple[I4, I8], n_slots: int
+) -> Primitives:
+    """Makes what overwrites a slot wait for all that read it. Each of the two: primitives, and the
+    slots that they touch, numbered from 0."""
+    reads = graph(readers[1], readers[0], n_slots).take(writers[1])
+    rows, preds = np.repeat(writers[0], reads.counts()), reads.index
+    if (preds >= rows).any():
+        raise InternalError("a slot is read after a packet may have overwritten it")
+    rows, preds = np.append(p.deps.owner(), rows), np.append(p.deps.index, preds)
+    return replace(p, deps=graph(rows, preds, len(p)))
 
 
 def _lookup(keys: I8, values: I4, wanted: I8) -> I4:

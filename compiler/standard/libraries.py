@@ -31,7 +31,13 @@ from hccc.runtime.communicator.kernels import built
 from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct
 
-_PACKETS = 1024  # bytes; longer calls are as quick without
+# Calls of fewer bytes exchange packets between the ranks of a host; longer ones are as quick without.
+_PACKETS = {
+    OpType.ALLREDUCE: 2048,
+    OpType.ALLGATHER: 4096,
+    OpType.REDUCESCATTER: 4096,
+    OpType.ALLTOALL: 4096,
+}
 SIZES = "8..256M"  # bytes of calls that a plan is chosen for; larger ones take the last
 # By the built-in algorithms that are weighed: over shared memory every rank reaches every other, so
 # what goes round about (hierarchical, NCCL's trees) moves more. Rings of many ranks take long to
@@ -80,25 +86,25 @@ def standard_library(
     if op in REDUCING and not {*reductions} <= {*made.narrowest.operations}:
         slots = replace(options, network_lowering=NetworkLowering.SLOTS)
         made = compile_library(weighed, slots, where, name=name).catalogue
-    if op is OpType.ALLREDUCE and where.cores.any() and _one_shot(where):
-        made = _with_packets(made, direct(where, op))
+    if op in _PACKETS and not uneven and where.cores.any() and _one_hop(where):
+        made = _with_packets(made, direct(where, op), _PACKETS[op])
     return _renumbered(made, numbers) if numbers else made
 
 
-def _one_shot(where: Topology) -> bool:
+def _one_hop(where: Topology) -> bool:
     """Tells whether packets take one hop of all ranks, which are processes of a host."""
     return 1 < len(where) <= MOST_RANKS and where.node[0] == where.node[-1]
 
 
-def _with_packets(made: Catalogue, program: Program) -> Catalogue:
-    """Returns a library in which packets are exchanged in calls of less than `_PACKETS` bytes. What
+def _with_packets(made: Catalogue, program: Program, below: int) -> Catalogue:
+    """Returns a library in which packets are exchanged in calls of fewer bytes than `below`. What
     they take between processes is measured, not simulated (`benchmarks/protocols.py`)."""
     options = Options(protocol=PlanProtocol.LL, channels=1, tune="off")
-    plan = replace(compile_program(program, options).plan, max_bytes=_PACKETS)
+    plan = replace(compile_program(program, options).plan, max_bytes=below)
     later = [
-        part._replace(begin=max(part.begin, _PACKETS))
+        part._replace(begin=max(part.begin, below))
         for part in made.ranges
-        if (made.end(part) or MOST_BYTES) > _PACKETS
+        if (made.end(part) or MOST_BYTES) > below
     ]
     own = len(made.plans)
     first = [Range(kind, 0, own, plan.window, plan.grain) for kind in made.modes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,3 +107,54 @@ def test_short_calls_are_announced_by_packets(packets: Path, library: Library) -
     assert found[0] == found[1] == found[2]
     for text, said in zip(found[0], SHORT_OTHERS.values(), strict=True):
         assert "rank 1 calls" in text and said in text and "of 2 float32" in text, text
+
+
+def exchanges(c: Communicator, places: Sequence[Path]) -> list[str]:
+    """Makes calls of three collectives by packets, in place at some ranks; then another one at one
+    rank, and right ones behind each. Returns what is said of those."""
+    for place in places:
+        c.load(place, ["float32"], ["sum"])
+    n = c.n_ranks
+
+    def right(k: int, count: int) -> None:
+        sent = (np.arange(n * n * count, dtype=np.float32) + k).reshape(n, n, count)
+        own, block = sent[c.rank].ravel().copy(), slice(c.rank * count, (c.rank + 1) * count)
+        apart = (c.rank + k) % 2
+        got = np.zeros_like(own) if apart else own
+        c.all_to_all(own, got)
+        assert (got.reshape(n, count) == sent[:, c.rank]).all()
+        own = sent[c.rank].ravel().copy()
+        part = np.zeros(count, np.float32) if apart else own[block]
+        c.reduce_scatter(own, part)
+        assert (part == sent[:, c.rank].sum(0)).all()
+        got = np.zeros(n * count, np.float32)
+        part = sent[c.rank, 0].copy() if apart else got[block]
+        part[:] = sent[c.rank, 0]
+        c.all_gather(part, got)
+        assert (got.reshape(n, count) == sent[:, 0]).all()
+
+    for k in range(120):
+        right(k, (1, 300, 2, 17)[k % 4])
+    texts = []
+    for k, count in enumerate((2, 0, 3)):
+        x, y = np.zeros(n * count, np.float32), np.zeros(n * count, np.float32)
+        with pytest.raises(CommunicatorError) as caught:
+            if c.rank == VICTIM:
+                c.all_to_all(x, y)
+            else:
+                c.all_gather(np.zeros(2, np.float32), np.zeros(2 * n, np.float32))
+        assert c.error is Result.SUCCESS and caught.value.result is Result.INVALID_USAGE
+        texts.append(caught.value.text)
+        right(k, 2)
+    return texts
+
+
+def test_collectives_of_packets(library: Library) -> None:
+    programs = (plans.alltoall(3), plans.direct_reducescatter(3), plans.ring_allgather(3))
+    ll = Options(protocol="ll")
+    places = [library(driver.compile_program(one, ll).plan) for one in programs]
+    found = start(3, exchanges, places).outcomes()
+    assert found[0] == found[1] == found[2]
+    for text, count in zip(found[0], (2, 0, 3), strict=True):
+        assert f"rank 1 calls Alltoall of {count} float32" in text, text
+        assert "Allgather of 2 float32" in text, text

@@ -46,13 +46,21 @@ def fresh(tmp_path: Path) -> Mapping[str, str]:
     return {"HCCC_STANDARD": "1", host.VARIABLE: str(file), "HCCC_PROGRESS": "off"}
 
 
-def test_short_sums_are_exchanged_in_packets() -> None:
+@pytest.mark.parametrize(
+    ("op", "below"),
+    [
+        (OpType.ALLREDUCE, 2048),
+        slow(OpType.ALLGATHER, 4096),
+        slow(OpType.REDUCESCATTER, 4096),
+        (OpType.ALLTOALL, 4096),
+    ],
+)
+def test_short_calls_exchange_packets(op: OpType, below: int) -> None:
     """On one host, up to the size from which on counters are as quick."""
-    made = standard_library(OpType.ALLREDUCE, host.cluster_of([RANKS]))
+    made = standard_library(op, host.cluster_of([RANKS]))
     for in_place in (False, True):
-        protocols = [
-            made.plan_of(made.pick(size, in_place)).protocol for size in (0, 1023, 1024, 1 << 30)
-        ]
+        sizes = (0, below - 1, below, 1 << 30)
+        protocols = [made.plan_of(made.pick(size, in_place)).protocol for size in sizes]
         assert protocols == [PlanProtocol.LL] * 2 + [PlanProtocol.SIMPLE] * 2
     assert made.narrowest.operations == made.largest.operations
 
@@ -70,7 +78,7 @@ NO_MAKER = {"HCCC_COMMAND": "/nowhere/hccc"}
 
 def adds_up(c: Communicator) -> list[Can]:
     found = [c.can("all_reduce", "float32"), c.can("all_reduce", "float32", root=1)]
-    for count in (1, 255, 256, 1000):  # by packets, and without
+    for count in (1, 511, 512, 1000):  # by packets, and without
         x = np.full(count, c.rank + 1, np.float32)
         c.all_reduce(x)
         assert (x == c.n_ranks * (c.n_ranks + 1) / 2).all()

@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hccc.ir.arrays import Csr
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Guard, Primitives
+from hccc.ir.primitives import Buffer, Guard, Primitives, Transport
 from hccc.ir.program import Program
 from hccc.passes.allocate import allocate
+from hccc.passes.packets import packets
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from tests.passes.textbook import (
@@ -104,6 +106,21 @@ def test_without_setting_aside_in_place_is_refused(p: Program) -> None:
     plan = planned(lowered(p))
     unstaged = np.where(plan.src.buffer == Buffer.STAGE, Buffer.INPUT, plan.src.buffer)
     assert verdict(replace(plan, src=replace(plan.src, buffer=unstaged))) in ("E304", "E306")
+
+
+@pytest.mark.parametrize("p", [sendrecv(2), alltoall(3), alltoall(4)])
+def test_packets_are_sent_before_their_slots_are_overwritten(p: Program) -> None:
+    n = packets(lowered(p, Transport.STAGED), Transport.DIRECT)
+    assert not place(n).stage_slots.any()
+    for allocator in ("state", "connection"):
+        plan = planned(n, allocator)
+        assert verdict(plan) is None
+        assert works(plan, micro_batches=1)
+    # In blocks of their own the receives have to wait.
+    waits = plan.waits
+    assert len(waits.index)
+    none = Csr(np.zeros_like(waits.ptr), waits.index[:0])
+    assert verdict(replace(plan, waits=none)) == "E304"
 
 
 @pytest.mark.parametrize("op", [OpType.ALLREDUCE, OpType.REDUCE, OpType.REDUCESCATTER])
