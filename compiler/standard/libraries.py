@@ -31,7 +31,7 @@ from hccc.runtime.communicator.kernels import built
 from hccc.synth.builtin import registry
 from hccc.synth.builtin.direct import direct
 
-# Calls of fewer bytes exchange packets between the ranks of a host; longer ones are as quick without.
+# Calls of fewer bytes exchange packets between ranks of a host; longer ones are as quick without.
 _PACKETS = {
     OpType.ALLREDUCE: 2048,
     OpType.ALLGATHER: 4096,

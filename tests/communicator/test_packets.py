@@ -110,8 +110,8 @@ def test_short_calls_are_announced_by_packets(packets: Path, library: Library) -
 
 
 def exchanges(c: Communicator, places: Sequence[Path]) -> list[str]:
-    """Makes calls of three collectives by packets, in place at some ranks; then another one at one
-    rank, and right ones behind each. Returns what is said of those."""
+    """Makes calls of three collectives by packets, then another one at one rank, and right ones
+    behind it. Returns the texts of the refusals."""
     for place in places:
         c.load(place, ["float32"], ["sum"])
     n = c.n_ranks
