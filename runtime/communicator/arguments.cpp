@@ -67,7 +67,9 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) 
   found.receive_bytes = static_cast<size_t>(receive);
   check_addresses(found, size);
   if (found.send && found.receive) {
-    found.in_place = found.send == found.receive + place_of_send(library.collective, rank, count * size);
+    const long long past = found.send - found.receive, own = rank * count * size;
+    const bool may_be = past == 0 || past == own || past == -own;  // the name is looked at only then
+    found.in_place = may_be && past == place_of_send(library.collective, rank, count * size);
     if (!found.in_place && overlap(found))
       throw Error(hcccInvalidArgument, "send and receive overlap, and not as they do in place");
   }

@@ -54,14 +54,13 @@ uint64_t signature_of(const char *name) {
   return hash;
 }
 
-// Hashes a call. Never 0, which would mean not to compare.
+// Hashes a call, but for its number.
 uint64_t signature_of(const Called &called, uint64_t digest, long long micro_batch, int window) {
   uint64_t hash = mixed(static_cast<uint64_t>(micro_batch), static_cast<uint64_t>(window));
-  for (const int64_t word :
-       {static_cast<int64_t>(called.number), static_cast<int64_t>(digest), called.count,
-        int64_t{called.type}, int64_t{called.op}, int64_t{called.root}})
+  for (const int64_t word : {static_cast<int64_t>(digest), called.count, int64_t{called.type}, int64_t{called.op},
+                             int64_t{called.root}})
     hash = mixed(hash, static_cast<uint64_t>(word));
-  return hash ? hash : 1;
+  return hash;
 }
 
 hccc_call call_of(size_t count, bool in_place, long long micro_batch_bytes) {
@@ -474,7 +473,7 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
   check_not_lost(wanted);
   std::lock_guard<std::mutex> lock(loading_);
   if (!libraries_.find(wanted) && makes(wanted)) return;  // the rest is checked when there is a library
-  const Prepared prepared = prepare(wanted, libraries_.fit(wanted));
+  const Prepared prepared = prepare(wanted, libraries_.fit(wanted), false);
   if (!wanted.blocks) check_plan(wanted, prepared.library->description(), prepared.in_place(), settings);
 }
 
@@ -483,18 +482,21 @@ bool Communicator::knows(const Wanted &wanted, const Settings &settings) const {
   return known_.collective && wanted.collective == known_.collective && !wanted.library && !wanted.blocks &&
          wanted.count == known_.count && wanted.type == known_.type && wanted.op == known_.op &&
          wanted.root == known_.root && settings.micro_batch_bytes == known_.micro_batch_bytes &&
-         libraries_.size() == known_.libraries;
+         settings.window == known_.window && libraries_.size() == known_.libraries;
 }
 
-// Checks the buffers of a call: with check_plan() all that can be known before other ranks hear of it. Throws
-// Error; that costs nobody anything.
-Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Library &library) const {
+// Checks the buffers of a call: with check_plan() all that can be known before other ranks hear of it. packets:
+// no rank touches another's buffers. Throws Error; that costs nobody anything.
+Communicator::Prepared Communicator::prepare(const Wanted &wanted, const Library &library, bool packets) const {
   if (wanted.blocks) return prepare_blocks(wanted, library);
   const hccc_library &description = library.description();
   const int turn = library.turn_of(wanted);
   Prepared made{&library, buffers_of(wanted, description, role(turn)), false, false, turn};
   if (gpu_) gpu_->check_buffers(made.buffers);
-  if (description.touches_peers) {
+  if (packets) {
+    check_allocated(made.buffers.send, made.buffers.send_bytes);
+    check_allocated(made.buffers.receive, made.buffers.receive_bytes);
+  } else if (description.touches_peers) {
     const auto copies = [&](const char *at, size_t bytes) { return bytes && !reaches(at, bytes); };
     const bool send = copies(made.buffers.send, made.buffers.send_bytes);
     made.copied = copies(made.buffers.receive, made.buffers.receive_bytes) || send;
@@ -613,21 +615,27 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
   const bool known = knows(wanted, settings);
   const Library *found = known ? known_.library : libraries_.find(wanted);
   if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
-  Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted));
-  if (known && prepared.in_place() == known_.in_place) {
-    prepared.scratch = known_.scratch, prepared.packets = known_.packets;
-  } else if (!wanted.blocks) {
-    prepared.scratch = check_plan(wanted, prepared.library->description(), prepared.in_place(), settings);
-    prepared.packets = packets_say(prepared, wanted, settings);
-    known_ = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
-              wanted.root, settings.micro_batch_bytes, prepared.library, prepared.in_place(), prepared.scratch, prepared.packets};
+  Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted), known && known_.packets);
+  const hccc_library &library = prepared.library->description();
+  Called called;
+  if (known && prepared.in_place() == (known_.called.in_place != 0)) {
+    prepared.scratch = known_.scratch, prepared.packets = known_.packets, called = known_.called;
+  } else {
+    called = called_of(wanted, library, prepared.in_place(), 0);
+    called.signature = signature_of(called, library.digest, settings.micro_batch_bytes, settings.window);
+    if (!wanted.blocks) {
+      prepared.scratch = check_plan(wanted, library, prepared.in_place(), settings);
+      prepared.packets = packets_say(prepared, wanted, settings);
+      known_ = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
+                wanted.root, settings.micro_batch_bytes, settings.window, prepared.library, called, prepared.scratch,
+                prepared.packets};
+    }
   }
   timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar, packets_ = prepared.packets;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
-  const hccc_library &library = prepared.library->description();
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
-  Called called = called_of(wanted, library, prepared.in_place(), next_number());
-  called.signature = signature_of(called, library.digest, micro_batch_bytes_, window_);
+  called.number = next_number();
+  called.signature = std::max<uint64_t>(1, mixed(called.signature, called.number));  // 0: not to compare
   publish(called);
   last_library_.store(library.name, std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
@@ -656,11 +664,12 @@ bool Communicator::run(const Prepared &prepared, const Wanted &wanted, const Cal
   const hccc_library &library = prepared.library->description();
   std::optional<CopiedBlocks> blocks;
   if (wanted.blocks) blocks.emplace(copied_blocks(prepared, *wanted.blocks, called));
-  const unsigned long long start = hccc_clock();
-  const Agreed agreed = prepared.packets
-                            ? Agreed{false, !called.in_place, false, false, {}}
-                            : agree(&prepared, called, blocks ? &blocks->used : nullptr);
-  waited_ = hccc_clock() - start;
+  Agreed agreed = {false, !called.in_place, false, false, {}};
+  if (!prepared.packets) {
+    const unsigned long long start = hccc_clock();
+    agreed = agree(&prepared, called, blocks ? &blocks->used : nullptr);
+    waited_ = hccc_clock() - start;
+  }
   std::optional<BlockTable> table;
   if (blocks) {
     table.emplace(library.collective, n_ranks_, agreed.told);
@@ -872,9 +881,10 @@ bool Communicator::perform_short(const Prepared &prepared, const Agreed &agreed,
 
 void Communicator::perform(const Prepared &prepared, const Agreed &agreed, const Called &called, void *stream) {
   const hccc_library &library = prepared.library->description();
-  const bool copies = library.touches_peers && !prepared.packets;
+  const bool copies = library.touches_peers;
   const auto reaches = [&](const char *at, size_t bytes) { return !copies || this->reaches(at, bytes); };
   const size_t size = static_cast<size_t>(bytes_of_type(called.type)), all = static_cast<size_t>(called.count);
+  if (prepared.packets && !prepared.apart) return run(*prepared.library, called, {prepared.buffers, nullptr}, 0, all, nullptr);
   const int most = most_blocks(library);
   size_t step = all;
   if (all * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && !gpu_ && agreed.copied)

@@ -137,8 +137,10 @@ class Communicator {
     size_t count = 0, libraries = 0;   // how many were loaded
     int type = 0, op = 0, root = 0;
     long long micro_batch_bytes = 0;
+    int window = 0;
     const Library *library = nullptr;
-    bool in_place = false, scratch = false, packets = false;
+    Called called;  // but for its number
+    bool scratch = false, packets = false;
   };
 
   // Whether any rank copies a buffer of a call, or makes it out of place; what ranks tell of their
@@ -179,7 +181,7 @@ class Communicator {
   bool reaches(const char *at, size_t bytes) const;
   void check_allocated(const char *at, size_t bytes) const;
   bool knows(const Wanted &wanted, const Settings &settings) const;
-  Prepared prepare(const Wanted &wanted, const Library &library) const;
+  Prepared prepare(const Wanted &wanted, const Library &library, bool packets) const;
   Prepared prepare_blocks(const Wanted &wanted, const Library &library) const;
   void check_not_captured(const char *collective, void *stream) const;
   bool check_plan(const Wanted &wanted, const hccc_library &library, bool in_place, const Settings &settings) const;

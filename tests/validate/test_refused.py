@@ -183,9 +183,13 @@ def test_the_dispatcher(target: Target) -> None:
     name = f"{RING.name}_{target.name}_dispatch.cpp"
     for old, new, told in (
         ("!strcmp(dtype, #d) &&", "", "asked for int8 and sum"),
-        ("!hccc_known(dtype, op)", "0", "asked for int8 and mean: the text gives 6, the plan 2"),
+        (
+            "hccc_known(dtype, op) ?",
+            "true ?",
+            "asked for int8 and mean: the text gives 6, the plan 2",
+        ),
         ("(comm, call", "(comm, 0", "asked for"),
-        ("return HCCC_NOT_BUILT", "return HCCC_OK", "asked for"),
+        ("? HCCC_NOT_BUILT", "? HCCC_OK", "asked for"),
     ):
         assert told in refused(RING, name, old, new, target)
 

@@ -89,7 +89,7 @@ static inline int hccc_pick_plan(const hccc_catalogue *c, const hccc_comm *comm,
   picked->comm.flags_at = hccc_plus(comm->flags_at, hccc_flags_of(c, range->plan));
   picked->call = *call;
   if (!call->window) picked->call.window = range->window;
-  if (!call->micro_batch_bytes)
+  if (!call->micro_batch_bytes && !c->shapes[range->plan]->packets)
     picked->call.micro_batch_bytes =
         hccc_sizes_of(hccc_shape_of(c, range), call->count, size, 0).micro * size;
   return HCCC_OK;

@@ -51,9 +51,10 @@ static inline hccc_fiber* hccc_expired_fiber(hccc_fiber* ring, unsigned long lon
   return worst;
 }
 
-// Ends a round over all fibers in which none could run.
+// Ends a round over all fibers in which none could run. The first look at the clock comes late: most
+// waits of small calls are over before.
 static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
-  if (hccc_back_off(w->backoff) || w->backoff.idle % 64 == 1) {
+  if (hccc_back_off(w->backoff) || w->backoff.idle % 64 == 32) {
     const unsigned long long now = hccc_clock();
     if (!w->idle_since) w->idle_since = w->polled = now;
     if (ring->waiting && hccc_wait_aborted(*ring->waiting)) w->aborted = true;
@@ -131,5 +132,19 @@ static inline void hccc_run_fibers(hccc_fiber* fibers, int n, bool oversubscribe
   }
   hccc_this_worker = &worker;
   hccc_switch_fiber(&worker, &worker.thread, &fibers[0]);
+  hccc_this_worker = nullptr;
+}
+
+// Runs block 0 where it is the only one, on the thread's own stack: there is none to switch to.
+static inline void hccc_run_alone(void (*run)(void*, int), void* launch, bool oversubscribed) {
+  hccc_worker worker{};
+  hccc_fiber fiber{};
+  fiber.worker = &worker;
+  fiber.next = fiber.previous = &fiber;
+  worker.running = &fiber;
+  worker.fibers = 1;
+  worker.backoff.oversubscribed = oversubscribed;
+  hccc_this_worker = &worker;
+  run(launch, 0);
   hccc_this_worker = nullptr;
 }

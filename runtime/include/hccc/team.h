@@ -67,11 +67,14 @@ static inline int hccc_start_members(hccc_team* t, hccc_member* members, int wan
 
 // Runs the team. Threads that are blocks are all needed; of workers fewer will do.
 static inline int hccc_run_members(hccc_team* t, int wanted) {
+  t->size = 1;
+  t->oversubscribed = t->oversubscribed || HCCC_NETWORK;
+  if (wanted == 1) return hccc_run_share(t, 0), HCCC_OK;
   const unsigned long bytes = static_cast<unsigned long>(wanted) * sizeof(hccc_member);
   hccc_member* members = static_cast<hccc_member*>(malloc(bytes));
   if (!members) return HCCC_NO_MEMORY;
   t->size = hccc_start_members(t, members, wanted);
-  t->oversubscribed = t->oversubscribed || HCCC_NETWORK || (t->size > 1 && t->size > hccc_cores());
+  t->oversubscribed = t->oversubscribed || (t->size > 1 && t->size > hccc_cores());
   const bool enough = !HCCC_THREADS_AS_BLOCKS || t->size == wanted;
   __atomic_store_n(&t->open, enough ? 1 : -1, __ATOMIC_RELEASE);
   if (enough) hccc_run_share(t, 0);
@@ -83,6 +86,9 @@ static inline int hccc_run_members(hccc_team* t, int wanted) {
 // Runs blocks 0 … blocks - 1 concurrently. Returns an hccc_status.
 static inline int hccc_run_team(void (*run)(void*, int), void* launch, int blocks, int threads,
                                 bool oversubscribed) {
+#if !HCCC_THREADS_AS_BLOCKS
+  if (blocks == 1) return hccc_run_alone(run, launch, oversubscribed || HCCC_NETWORK), HCCC_OK;
+#endif
   hccc_team team{};
   team.run = run;
   team.launch = launch;
