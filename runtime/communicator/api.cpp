@@ -41,6 +41,12 @@ void destroy(hcccComm_t comm) {
   comm->of.wait_for_launches();
 }
 
+void stop(hcccComm_t comm) {
+  const std::string text = text_of("rank %d has aborted the communicator", comm->of.rank());
+  comm->of.abort(hcccAborted, text);
+  comm->jobs.stop(hcccAborted, text);
+}
+
 }  // namespace
 
 hccc_unique_id from(const hcccUniqueId &id) {
@@ -141,7 +147,8 @@ HCCC_API hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path) {
     check(comm);
     check(path, "path");
     hccc::in_turn(comm, [comm, file = std::string(path)](const hccc::Settings &settings) {
-      comm->of.load(file, settings.timeout_s);
+      if (!hccc::is_job(file)) return comm->of.load(file, settings.timeout_s);
+      comm->jobs.add(hccc::load_job(comm, file, settings.timeout_s));
     });
   });
 }
@@ -154,7 +161,7 @@ HCCC_API hcccResult_t hcccCommCan(hcccComm_t comm, const char *collective, int r
     check(answer, "answer");
     hccc::Wanted wanted;
     wanted.collective = collective, wanted.root = root, wanted.type = type, wanted.op = op;
-    *answer = comm->of.can(wanted);
+    *answer = comm->jobs.of(wanted) ? hcccCanNow : comm->of.can(wanted);
   });
 }
 
@@ -308,7 +315,7 @@ HCCC_API hcccResult_t hcccCommAbort(hcccComm_t comm) {
     check(comm, "the communicator");
     hccc::group::check_unused(comm);
     if (!comm->process.is_this()) return comm->of.forsake();
-    comm->of.abort(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
+    hccc::stop(comm);
     delete comm;
   });
 }
@@ -316,7 +323,7 @@ HCCC_API hcccResult_t hcccCommAbort(hcccComm_t comm) {
 HCCC_API hcccResult_t hcccCommStop(hcccComm_t comm) {
   return caught(comm, [&] {
     check(comm);
-    comm->of.abort(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
+    hccc::stop(comm);
   });
 }
 

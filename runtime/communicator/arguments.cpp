@@ -54,10 +54,14 @@ void check_words(const Wanted &wanted, int n_ranks) {
 }
 
 Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) {
+  return buffers_of(wanted, library.collective, library.input_blocks(rank), library.output_blocks(rank), rank);
+}
+
+Buffers buffers_of(const Wanted &wanted, const char *collective, int input_blocks, int output_blocks, int rank) {
   const int size = bytes_of_type(wanted.type);
   const auto count = static_cast<long long>(wanted.count);
-  const long long send = hccc_buffer_bytes(library.input_blocks(rank), count, size);
-  const long long receive = hccc_buffer_bytes(library.output_blocks(rank), count, size);
+  const long long send = hccc_buffer_bytes(input_blocks, count, size);
+  const long long receive = hccc_buffer_bytes(output_blocks, count, size);
   if (count < 0 || send < 0 || receive < 0)
     throw Error(hcccInvalidArgument, text_of("%zu elements are too many", wanted.count));
   Buffers found;
@@ -69,7 +73,7 @@ Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) 
   if (found.send && found.receive) {
     const long long past = found.send - found.receive, own = rank * count * size;
     const bool may_be = past == 0 || past == own || past == -own;  // the name is looked at only then
-    found.in_place = may_be && past == place_of_send(library.collective, rank, count * size);
+    found.in_place = may_be && past == place_of_send(collective, rank, count * size);
     if (!found.in_place && overlap(found))
       throw Error(hcccInvalidArgument, "send and receive overlap, and not as they do in place");
   }

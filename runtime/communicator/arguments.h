@@ -19,6 +19,7 @@ void check_words(const Wanted &wanted, int n_ranks);
 // Returns the buffers after checks: not null, addressable, aligned, and apart or in place. Throws
 // Error.
 Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank);
+Buffers buffers_of(const Wanted &wanted, const char *collective, int input_blocks, int output_blocks, int rank);
 // The same of an uneven call, without the question whether it is in place.
 Buffers buffers_of_blocks(const Wanted &wanted);
 // Checks the arguments of a send or receive among so many ranks. Throws Error.

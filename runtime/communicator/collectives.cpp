@@ -24,9 +24,21 @@ void make(const Wanted &wanted, hcccComm_t comm) {
   in_turn(comm, [=](const Settings &settings) { comm->of.call(request.wanted(), settings); });
 }
 
+// Makes a call by a job, now or with the open group: returns when this rank's part is done.
+void make(const std::shared_ptr<Job> &job, const Wanted &wanted, hcccComm_t comm) {
+  if (wanted.op == hcccPreMulSum)
+    throw Error(hcccInvalidArgument, text_of("%s is a job, and jobs have no premul_sum", job->name()));
+  in_turn(comm, [comm, job, request = Request(wanted)](const Settings &settings) {
+    comm->of.note_library(job->name());
+    HCCC_LOG(INFO, COLL, comm->of.rank(), "the job %s, %zu elements", job->name(), request.wanted().count);
+    job->make(request.wanted(), settings.timeout_s);
+  });
+}
+
 void begin(Wanted wanted, hcccComm_t comm, void *stream) {
   wanted.stream = stream;
   comm->multipliers.resolve(wanted);
+  if (const std::shared_ptr<Job> job = comm->jobs.of(wanted)) return make(job, wanted, comm);
   if (stream && !comm->of.on_gpu()) put(wanted, comm, stream);
   else make(wanted, comm);
 }

@@ -12,6 +12,7 @@
 #include "communicator.h"
 #include "forks.h"
 #include "group.h"
+#include "jobs.h"
 #include "log.h"
 #include "multipliers.h"
 
@@ -47,6 +48,7 @@ struct hcccComm {
   ~hcccComm() {
     enlisted.close();
     calls->abandon();
+    jobs.end();
   }
   // Makes a communicator with the thread's device set; without a platform only the number matters.
   static hcccComm *on(const hccc::Device &device, const hccc_unique_id &id, int n_ranks, int rank,
@@ -61,6 +63,7 @@ struct hcccComm {
   const std::shared_ptr<hccc::Calls> calls;
   const std::shared_ptr<hccc::LastError> last_error = std::make_shared<hccc::LastError>();
   hccc::Multipliers multipliers;
+  hccc::Jobs jobs;
   const hccc::Process process;  // a child of fork() has no part in it
   const int device;
 };
@@ -113,5 +116,8 @@ hcccResult_t caught(hcccComm_t comm, const Body &body) {
 // Runs a collective operation in its turn among a communicator's calls: now, or with the open
 // group.
 void in_turn(hcccComm_t comm, std::function<void(const Settings &)> body);
+// Makes the communicator of a color, in a call's turn; null for a rank without one. device: of its memory. Collective.
+// Throws Error.
+hcccComm_t split(Communicator &of, int color, int key, const Device &device, const TimeLeft &left);
 
 }  // namespace hccc

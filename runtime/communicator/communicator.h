@@ -69,6 +69,8 @@ class Communicator {
   void complete(Exchange &exchange);
   // Returns the name of the library of the last collective; "": there was none.
   const char *last_library() const { return last_library_.load(std::memory_order_relaxed); }
+  // Notes the name of the job that makes a collective, which lives as long as this.
+  void note_library(const char *name) { last_library_.store(name, std::memory_order_relaxed); }
   // Makes the id of a job of some of the ranks, as hccc_bootstrap_unique_id_among.
   int unique_id_among(const std::vector<int> &ranks, hccc_unique_id *id, hccc_bootstrap_error *error) const {
     return hccc_bootstrap_unique_id_among(bootstrap_.get(), ranks.data(), static_cast<int>(ranks.size()), id, error);

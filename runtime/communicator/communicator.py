@@ -12,7 +12,6 @@ import ctypes
 import importlib
 import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,7 @@ from hccc.base.dtypes import ALIASES
 from hccc.runtime.communicator.buffers import (
     TYPES,
     buffer_on,
-    number_of_dtype,
     number_of_type,
-    reduction_of,
 )
 from hccc.runtime.communicator.collectives import Collectives
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
@@ -125,9 +122,6 @@ class Communicator(UnevenCollectives, Collectives):
     ) -> Callable[[], None]:
         """Returns a function that runs a library or a job of a name over addresses, to be called
         many times; None: no buffer."""
-        if job := next((job for job in self.jobs if job.job.name == name), None):
-            kind = number_of_dtype(dtype), reduction_of(op) if isinstance(op, str) else op
-            return partial(self.run_job, job, (send, receive, count, *kind))
         handle, function = self.handle, library().function("Run")
         number = self._prepared_op(op, dtype)
         words = (name.encode(), send, receive, count, TYPES.index(dtype), number)

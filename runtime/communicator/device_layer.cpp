@@ -3,6 +3,10 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+#include <future>
+#include <memory>
+
 #include "error.h"
 #include "forks.h"
 
@@ -90,6 +94,15 @@ void launch(hcccrtStream_t stream, hcccrtHostFn_t function, void *argument) {
   const Functions f = found();
   const OnCpu cpu(f);
   check(f, f.launch(stream, function, argument));
+}
+
+void wait(hcccrtStream_t stream, const std::function<void()> &go_on) {
+  using Reached = std::shared_ptr<std::promise<void>>;
+  auto told = std::make_unique<Reached>(std::make_shared<std::promise<void>>());
+  const std::future<void> reached = (*told)->get_future();
+  launch(stream, [](void *of) { (*std::unique_ptr<Reached>(static_cast<Reached *>(of)))->set_value(); }, told.get());
+  told.release();  // the stream frees it
+  while (reached.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) go_on();
 }
 
 }  // namespace hccc::device_layer

@@ -2,6 +2,8 @@
 // this library, or of another one in the process, as Python programs have.
 #pragma once
 
+#include <functional>
+
 #include "../device/include/hcccrt.h"
 
 namespace hccc::device_layer {
@@ -13,5 +15,8 @@ void set(void *library);
 bool captures(hcccrtStream_t stream);
 // Calls a function in a stream. Throws Error.
 void launch(hcccrtStream_t stream, hcccrtHostFn_t function, void *argument);
+// Returns when a stream has done what is in it. go_on: asked now and then, throws where waiting has no more sense.
+// Throws Error.
+void wait(hcccrtStream_t stream, const std::function<void()> &go_on);
 
 }  // namespace hccc::device_layer

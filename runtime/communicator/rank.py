@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import IntEnum
@@ -13,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from hccc.base.diagnostics import fail
-from hccc.ir.collective import ROOTED
 from hccc.ir.job import Job
 from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
@@ -24,12 +22,10 @@ from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream
-from hccc.runtime.job.loaded import COLLECTIVES, LoadedJob, MicroBatches
+from hccc.runtime.job.loaded import LoadedJob, MicroBatches
 from hccc.runtime.vendor.files import name_library
 
 NO_COLOR = -1
-SUM = 0  # hcccSum
-_TIMEOUT_S = 600.0  # as timeout_of_environment() of the library
 
 
 class Can(IntEnum):
@@ -74,7 +70,6 @@ class CommunicatorRank:
         self._kept = KeptArrays(self._progress)
         self._registered: defaultdict[int, list[object]] = defaultdict(list)
         self._jobs: list[LoadedJob] = []
-        self._timeout: float | None = None
 
     @classmethod
     def join(cls, id: bytes, n_ranks: int, rank: int) -> Self:
@@ -183,6 +178,7 @@ class CommunicatorRank:
         """
         if isinstance(path, Job):
             made = LoadedJob(self.handle, self.rank, path, vendor, file, micro_batches)
+            made.use()
             self._jobs.insert(0, made)
             return
         file_of = library_file(Path(path), dtypes or ("float32",), ops, self.platform)
@@ -207,7 +203,6 @@ class CommunicatorRank:
     def set_timeout(self, seconds: float) -> None:
         """Sets how many seconds a call may wait for a rank, from the next call on; 0: for ever."""
         self._call("CommSetTimeout", seconds)
-        self._timeout = seconds
 
     def set_cut(self, micro_batch: int = 0, window: int = 0) -> None:
         """Sets the bytes of a micro-batch and the micro-batches of a window, from the next call on;
@@ -256,8 +251,6 @@ class CommunicatorRank:
         stream: Stream | int | None,
     ) -> None:
         """Makes a call of a function of the runtime library. s, r: its buffers."""
-        if self._jobs and (job := self._job_of(name, words)):
-            return self.run_job(job, words, stream)
         if PremulSum in map(type, words):
             return self._launch_premul(name, words, s, r, stream)
         queue = None if stream is None else handle_of(stream)
@@ -267,40 +260,6 @@ class CommunicatorRank:
         later = queue is not None or self.platform != "cpu"
         if later or in_group():
             self._kept.keep([one.owner for one in (s, r) if one is not None], later)
-
-    def _job_of(self, name: str, words: tuple[Any, ...]) -> LoadedJob | None:
-        """Returns the job of a call: the last one loaded that does its collective."""
-        collective = COLLECTIVES.get(name)
-        if collective is None:
-            return None
-        root = words[-1] if collective in ROOTED else 0
-        return next((job for job in self._jobs if job.fits(collective, root)), None)
-
-    def run_job(
-        self, job: LoadedJob, words: tuple[Any, ...], stream: Stream | int | None = None
-    ) -> None:
-        """Runs a job. words: send and receive address, count, type, and a reduction if it has one;
-        stream: of a GPU, whose work is done first.
-
-        Raises as `LoadedJob.run`; UserError E473 for a call in a group, or in a stream of the host.
-        """
-        on_host = self.platform == "cpu"
-        if (stream is not None and on_host) or in_group():
-            where = "a group" if in_group() else "a stream"
-            message = f"{job.job.name} is a job, and this call of it is in {where}"
-            raise fail("E473", message, help="a job's call returns when it is done: make it alone")
-        send, receive, count, type_, *rest = words
-        op = rest[0] if job.job.collective.reduces else SUM
-        if isinstance(op, PremulSum):
-            raise fail("E473", f"{job.job.name} is a job, and jobs have no premul_sum")
-        queue = None if on_host else handle_of(stream)
-        job.run(send, receive, count, type_, op, self._job_timeout(), queue)
-
-    def _job_timeout(self) -> float:
-        """Returns how many seconds a job's call may take."""
-        if self._timeout is not None:
-            return self._timeout
-        return float(os.environ.get("HCCC_TIMEOUT") or _TIMEOUT_S)
 
     def _launch_premul(
         self,

@@ -118,8 +118,12 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 # Of hccc_job.h.
 _JOBS: dict[str, Signature] = {
     "_job_make": (_INT, (_P, _P, _P)),
-    "_job_gather": (_INT, (_P, _P, ctypes.c_size_t)),
-    "_job_run": (_INT, (_P, _P, _P, _P, _INT, _INT, ctypes.c_double, _P)),
+    "_job_use": (_INT, (_P, _P)),
+    "_job_run": (_INT, (_P, *_SEND, _INT, ctypes.c_double, _P)),
+    "_job_batches": (_INT, (_P, _SIZE, _SIZE)),
+    "_job_trials_left": (_INT, (_P, _SIZE, _SIZE)),
+    "_job_schedule_make": (_INT, (_P, _P)),
+    "_job_schedule_free": (None, (_P,)),
     "_job_error": (_TEXT, (_P,)),
     "_job_sent": (ctypes.c_ulonglong, (_P,)),
     "_job_end": (None, (_P,)),

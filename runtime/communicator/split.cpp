@@ -35,7 +35,8 @@ void exchange(Communicator &of, const char *what, std::vector<Asked> &all, const
                   text_of("rank %zu cannot split: color %d", r, all[r].color));
 }
 
-// Makes the communicator of a color; null for a rank without one.
+}  // namespace
+
 hcccComm_t split(Communicator &of, int color, int key, const Device &device, const TimeLeft &left) {
   std::vector<Asked> all(static_cast<size_t>(of.n_ranks()));
   Asked &own = all[static_cast<size_t>(of.rank())];
@@ -53,7 +54,6 @@ hcccComm_t split(Communicator &of, int color, int key, const Device &device, con
                       static_cast<int>(at), of.family(ranks), left);
 }
 
-}  // namespace
 }  // namespace hccc
 
 HCCC_API hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccComm_t *made,

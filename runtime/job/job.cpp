@@ -1,340 +1,232 @@
-// job.cpp: the lanes of a job, a thread each, and their end.
-#include "include/hccc_job.h"
-
+// job.cpp: a job that a communicator has loaded: its schedules, and calls of its lanes.
+#include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <functional>
+#include <fstream>
+#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "../communicator/comm.h"
-#include "combine.h"
+#include "../communicator/arguments.h"
+#include "../communicator/device_layer.h"
+#include "batches.h"
+#include "include/hccc_job.h"
 #include "joined.h"
-#include "pieces.h"
+#include "lanes.h"
+#include "saved.h"
+#include "schedule.h"
 
 namespace hccc::job {
+namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr auto LOOK = std::chrono::milliseconds(20);   // between looks at other ranks
-constexpr auto GRACE = std::chrono::milliseconds(1500);  // in which lanes leave after a failure
-constexpr auto REASON = std::chrono::milliseconds(1500);  // of a loaded host
-constexpr double LATER_S = 1;  // after a call's end: it is this job that says which step was late
+constexpr const char *OWN = "own";
 
-// A call. Threads that a library has not let go may outlive it, and the job.
-struct Call {
-  const hccc_job_schedule *schedule = nullptr;
-  char *buffers[HCCC_JOB_NOWHERE] = {};
-  hcccDataType_t type{};
-  hcccRedOp_t op{};
-  size_t size = 0;
-  Combine combine = nullptr;
-};
+double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-class Lanes {
- public:
-  Lanes(const Joined &with, std::vector<std::string> steps)
-      : border_(with.border), vendor_(with.vendor), comm_(with.comm), device_(with.device), in_pieces_(with.in_pieces),
-        steps_(std::move(steps)), rank_(border_->of.rank()) {}
-
-  // Starts the thread of a lane, for the calls from now on.
-  static std::thread started(const std::shared_ptr<Lanes> &lanes, size_t lane) {
-    return std::thread([lanes, lane, turn = lanes->turn_] { lanes->work(lane, turn); });
-  }
-
-  // Runs a call whose lanes have threads. False: it failed.
-  bool run(const Call &call, double timeout) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    call_ = call;
-    const auto n = static_cast<size_t>(call.schedule->n_lanes);
-    done_ = std::vector<std::atomic<int>>(n);
-    running_ = n;
-    ++turn_;
-    changed_.notify_all();
-    const auto begun = Clock::now();
-    const auto finished = [this] { return running_ == 0; };
-    while (!changed_.wait_for(lock, LOOK, finished)) {
-      if (failed_) {
-        if (!changed_.wait_for(lock, GRACE, finished)) left_behind_ = true;
-        break;
-      }
-      lock.unlock();
-      look(begun, timeout);
-      lock.lock();
+// Returns bits of HCCC_VENDOR_ALL_REDUCE and so on: the calls of its library that a rank's steps may become.
+uint32_t calls_of(const SavedJob &job) {
+  constexpr auto bit = [](int call) { return 1u << call; };
+  uint32_t found = 0;
+  for (const Step &step : job.steps) switch (step.op) {
+      case Op::REDUCE: found |= bit(HCCC_VENDOR_REDUCE) | bit(HCCC_VENDOR_REDUCE_SCATTER); break;
+      case Op::BROADCAST: found |= bit(HCCC_VENDOR_BROADCAST) | bit(HCCC_VENDOR_ALL_GATHER); break;
+      case Op::ALL_GATHER: found |= bit(HCCC_VENDOR_ALL_GATHER); break;
+      case Op::GATHER:
+      case Op::SCATTER:
+      case Op::SEND: found |= bit(HCCC_VENDOR_SEND); break;
+      default: break;
     }
-    return !failed_;
-  }
+  return found;
+}
 
-  void end() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ending_ = true;
-    changed_.notify_all();
-  }
+std::vector<std::string> texts_of(const SavedJob &job) {
+  std::vector<std::string> found;
+  for (const Step &step : job.steps) found.push_back(step.text());
+  return found;
+}
 
-  // Fails a call at every rank. where: the task that failed; null: others have, or it is too late.
-  void fail(hcccResult_t code, const std::string &why, const hccc_job_task *where) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (failed_) return;
-    const std::string here = where ? described(where->step) : slowest();
-    const Failure &known = border_->of.failure();
-    const bool told = known.code() != hcccSuccess;
-    if (told) code_ = known.code(), text_ = known.text() + text_of("; rank %d was in ", rank_) + here;
-    else code_ = code, text_ = text_of("rank %d, ", rank_) + here + ": " + why;
-    failed_ = true;
-    const std::string text = text_;
-    changed_.notify_all();
-    lock.unlock();
-    if (!told) border_->of.abort(code, text);
-    if (comm_) vendor_->abort(comm_);
-  }
+}  // namespace
 
-  hcccResult_t code() const { return code_; }
-  const std::string &text() const { return text_; }
-  bool left_behind() const { return left_behind_; }
-  bool failed() const { return failed_; }
-  unsigned long long sent() const { return sent_.load(std::memory_order_relaxed); }
+// Memory that grows with calls.
+class Room {
+ public:
+  ~Room() { free(); }
+  char *provided(size_t bytes, const Device &device) {
+    if (bytes <= bytes_) return static_cast<char *>(at_);
+    free();
+    const MemoryOn there(device);
+    must(hcccMemAlloc(&at_, bytes));
+    bytes_ = bytes;
+    return static_cast<char *>(at_);
+  }
+  void forget() { at_ = nullptr; }
 
  private:
-  void work(size_t lane, uint64_t seen) {
-    std::optional<OnDevice> there;
-    std::unique_ptr<Pieces> pieces;
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return ending_ || turn_ != seen; });
-      if (ending_) return;
-      seen = turn_;
-      if (lane >= static_cast<size_t>(call_.schedule->n_lanes)) continue;
-      lock.unlock();
-      carry_out(lane, [&]() -> Pieces & {
-        if (pieces) return *pieces;
-        there.emplace(*device_);
-        set_memory_of_thread(Device());
-        pieces = std::make_unique<Pieces>();
-        return *pieces;
-      });
-      lock.lock();
-      if (--running_ == 0) changed_.notify_all();
-    }
+  void free() {
+    bytes_ = 0;
+    if (at_) hcccMemFree(std::exchange(at_, nullptr));
   }
 
-  // Returns a lane's pieces, which are made when they are first needed.
-  using Made = std::function<Pieces &()>;
-
-  void carry_out(size_t lane, const Made &made) {
-    const hccc_job_schedule &all = *call_.schedule;
-    const hccc_job_task *const begin = all.tasks + all.lane_begin[lane], *const end = all.tasks + all.lane_begin[lane + 1];
-    for (const hccc_job_task *at = begin; at != end;) {
-      const hccc_job_task *next = at + 1;
-      while (next != end && passes(*at) && passes(*next) && at->group == next->group) ++next;
-      for (const hccc_job_task *one = at; one != next; ++one)
-        for (int64_t w = one->first_wait; w < one->first_wait + one->n_waits; ++w)
-          if (!wait(all.waits[w])) return;
-      if (!carry_out(at, next, made)) return;
-      at = next;
-      done_[lane].store(static_cast<int>(at - begin), std::memory_order_seq_cst);
-      if (waiting_.load(std::memory_order_seq_cst)) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        changed_.notify_all();
-      }
-    }
-  }
-
-  static bool passes(const hccc_job_task &task) {
-    return task.kind == HCCC_JOB_SEND || task.kind == HCCC_JOB_RECEIVE;
-  }
-
-  // Returns when tasks of another lane are done. False: the call has failed.
-  bool wait(const hccc_job_wait &on) {
-    const auto &done = done_[static_cast<size_t>(on.lane)];
-    if (done.load(std::memory_order_acquire) >= on.tasks) return true;
-    std::unique_lock<std::mutex> lock(mutex_);
-    ++waiting_;
-    changed_.wait(lock, [&] { return failed_ || done.load(std::memory_order_seq_cst) >= on.tasks; });
-    --waiting_;
-    return !failed_;
-  }
-
-  // Carries out tasks that go on together. False: the call has failed.
-  bool carry_out(const hccc_job_task *at, const hccc_job_task *end, const Made &made) {
-    try {
-      if (end - at > 1) of_vendor(vendor_->group_start());
-      for (const hccc_job_task *one = at; one != end; ++one) perform(*one, made);
-      if (end - at > 1) of_vendor(vendor_->group_end());
-      if (device_ && at->kind < HCCC_JOB_HOP_SEND) of_vendor(vendor_->wait(comm_, made().stream()));
-      return !failed_;
-    } catch (const Error &error) {
-      await_reason(error.code);
-      fail(error.code, error.what(), at);
-      return false;
-    }
-  }
-
-  void of_vendor(hcccResult_t result) const {
-    if (result == hcccSuccess) return;
-    const std::string name = vendor_->name, text = vendor_->last_error();
-    throw Error(result, text.rfind(name, 0) == 0 ? text : name + ": " + text);
-  }
-
-  // Waits for the reason of a rank that is gone or has given up, which may come after its library's end does.
-  void await_reason(hcccResult_t result) const {
-    const bool of_another = result == hcccRemoteError || result == hcccAborted;
-    const auto until = Clock::now() + REASON;
-    while (of_another && border_->of.failure().code() == hcccSuccess && Clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
-  char *at(int buffer, int64_t element) const {
-    return buffer == HCCC_JOB_NOWHERE ? nullptr : call_.buffers[buffer] + static_cast<size_t>(element) * call_.size;
-  }
-
-  void perform(const hccc_job_task &t, const Made &made) {
-    const char *const from = at(t.from, t.from_at);
-    char *const to = at(t.to, t.to_at);
-    const auto n = static_cast<size_t>(t.count);
-    switch (t.kind) {
-      case HCCC_JOB_HOP_SEND: return send(t, from, n * call_.size, made);
-      case HCCC_JOB_HOP_RECEIVE: return receive(t, to, n * call_.size, made);
-      case HCCC_JOB_ADD: return add(to, from, at(t.with, t.with_at), n, made);
-      case HCCC_JOB_COPY:
-        if (device_) return made().copy(to, from, n * call_.size, go_on());
-        memmove(to, from, n * call_.size);
-        return;
-      default: return of_vendor(call_vendor(t, from, to, n, device_ ? made().stream() : nullptr));
-    }
-  }
-
-  hcccResult_t call_vendor(const hccc_job_task &t, const char *from, char *to, size_t n, void *stream) const {
-    switch (t.kind) {
-      case HCCC_JOB_REDUCE: return vendor_->reduce(from, to, n, call_.type, call_.op, t.peer, comm_, stream);
-      case HCCC_JOB_BROADCAST: return vendor_->broadcast(from, to, n, call_.type, t.peer, comm_, stream);
-      case HCCC_JOB_REDUCE_SCATTER:
-        return vendor_->reduce_scatter(from, to, n, call_.type, call_.op, comm_, stream);
-      case HCCC_JOB_ALL_GATHER: return vendor_->all_gather(from, to, n, call_.type, comm_, stream);
-      case HCCC_JOB_SEND: return vendor_->send(from, n, call_.type, t.peer, comm_, stream);
-      case HCCC_JOB_RECEIVE: return vendor_->recv(to, n, call_.type, t.peer, comm_, stream);
-      default: return hcccInternalError;
-    }
-  }
-
-  Pieces::GoOn go_on() const {
-    return [this] { return !failed_; };
-  }
-
-  // Sends over the border, in pieces where either end may have memory of a device.
-  void send(const hccc_job_task &t, const char *from, size_t bytes, const Made &made) {
-    const auto one = [&](const char *at, size_t n) { must(hcccSend(at, n, hcccUint8, t.peer, border_, nullptr)); };
-    if (!t.within) sent_.fetch_add(bytes, std::memory_order_relaxed);
-    if (device_) return made().each(nullptr, from, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
-    in_pieces(bytes, [&](size_t first, size_t n) { one(from + first, n); });
-  }
-
-  void receive(const hccc_job_task &t, char *to, size_t bytes, const Made &made) {
-    const auto one = [&](char *at, size_t n) { must(hcccRecv(at, n, hcccUint8, t.peer, border_, nullptr)); };
-    if (device_ && t.to != HCCC_JOB_ARRIVED)
-      return made().each(to, nullptr, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
-    in_pieces(bytes, [&](size_t first, size_t n) { one(to + first, n); });
-  }
-
-  template <class Use>
-  void in_pieces(size_t bytes, const Use &use) const {
-    const size_t piece = in_pieces_ ? PIECE : bytes;
-    for (size_t first = 0; first < bytes; first += piece) use(first, std::min(piece, bytes - first));
-  }
-
-  // to = from op what has arrived, at the host.
-  void add(char *to, const char *from, const char *arrived, size_t n, const Made &made) const {
-    if (!device_) return call_.combine(to, from, arrived, n);
-    made().each(to, from, n * call_.size, [&](char *host, size_t first, size_t bytes) {
-      call_.combine(host, host, arrived + first, bytes / call_.size);
-    }, go_on());
-  }
-
-  // Fails a call that is late, or that another rank has failed.
-  void look(Clock::time_point begun, double timeout) {
-    if (border_->of.failure().code() != hcccSuccess) return fail(hcccRemoteError, "", nullptr);
-    hcccResult_t error = hcccSuccess;
-    if (comm_ && vendor_->async_error(comm_, &error) == hcccSuccess && error != hcccSuccess) {
-      await_reason(error);
-      return fail(error, std::string(vendor_->name) + ": " + hcccGetErrorString(error), nullptr);
-    }
-    if (timeout > 0 && std::chrono::duration<double>(Clock::now() - begun).count() > timeout)
-      fail(hcccTimeout, text_of("timed out after %g s", timeout), nullptr);
-  }
-
-  std::string described(int step) const {
-    const auto at = static_cast<size_t>(step);
-    return step < 0 || at >= steps_.size() ? "a copy of its own" : text_of("step %d, ", step) + steps_[at];
-  }
-
-  // Describes the earliest step that a lane is in.
-  std::string slowest() const {
-    const hccc_job_schedule &all = *call_.schedule;
-    int least = -1;
-    for (size_t lane = 0; lane < done_.size(); ++lane) {
-      const int64_t at = all.lane_begin[lane] + done_[lane].load(std::memory_order_relaxed);
-      if (at < all.lane_begin[lane + 1] && all.tasks[at].step >= 0 && (least < 0 || all.tasks[at].step < least))
-        least = all.tasks[at].step;
-    }
-    return described(least);
-  }
-
-  const hcccComm_t border_;
-  const hccc_vendor *const vendor_;
-  hccc_vendor_comm *const comm_;
-  const std::optional<Device> device_;
-  const bool in_pieces_;
-  const std::vector<std::string> steps_;
-  const int rank_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Call call_;
-  std::vector<std::atomic<int>> done_;  // tasks of each lane
-  std::atomic<int> waiting_{0};         // lanes that wait for others
-  std::atomic<bool> failed_{false};
-  std::atomic<unsigned long long> sent_{0};
-  hcccResult_t code_ = hcccSuccess;
-  std::string text_;
-  uint64_t turn_ = 0;
-  size_t running_ = 0;  // lanes
-  bool ending_ = false, left_behind_ = false;
+  void *at_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 }  // namespace hccc::job
 
-struct hccc_job {
-  hccc_job(const std::pair<std::shared_ptr<hccc::job::Joined>, hccc::job::Able> &with, std::vector<std::string> steps)
-      : joined(with.first),
-        able(with.second),
-        lanes(std::make_shared<hccc::job::Lanes>(*joined, std::move(steps))) {}
-  ~hccc_job() {
-    const bool left_behind = lanes->left_behind();
-    lanes->end();
-    for (std::thread &one : threads) left_behind ? one.detach() : one.join();
-    if (left_behind) joined->forget();  // a thread of the library may use them until the process ends
-    for (Room *one : {&scratch, &arrived})
-      if (!left_behind && one->at) hcccMemFree(one->at);
+struct hccc_job final : hccc::Job {
+  hccc_job(hccc::job::SavedJob &&saved, int rank, bool ordered, bool messages, double (*clock)(void),
+           const std::pair<std::shared_ptr<hccc::job::Joined>, hccc::job::Able> &with)
+      : of(std::move(saved)),
+        joined(with.first),
+        rank_(rank),
+        ordered_(ordered),
+        messages_(messages),
+        clock_(clock ? clock : hccc::job::seconds_now),
+        able_(with.second),
+        lanes_(std::make_shared<hccc::job::Lanes>(*joined, hccc::job::texts_of(of))),
+        batches_(of.micro_batches, of.steps.size()) {}
+
+  ~hccc_job() override {
+    const bool left_behind = lanes_->left_behind();
+    lanes_->end();
+    for (std::thread &one : threads_) left_behind ? one.detach() : one.join();
+    if (!left_behind) return;
+    joined->forget();  // a thread of the library may use them until the process ends
+    scratch_.forget(), arrived_.forget();
   }
 
-  struct Room {
-    void *at = nullptr;
-    size_t bytes = 0;
-  };
+  const char *name() const override { return of.name.c_str(); }
 
+  bool does(const hccc::Wanted &wanted) const override {
+    if (wanted.library) return of.name == wanted.library;
+    if (wanted.blocks || strcmp(wanted.collective, of.collective.name())) return false;
+    return !of.collective.rooted() || wanted.root < 0 || wanted.root == of.collective.root();
+  }
+
+  void make(const hccc::Wanted &wanted, double timeout_s) override;
+
+  void stop(hcccResult_t code, const std::string &text) override { lanes_->stop(code, text); }
+
+  // Returns the bytes of a call's largest buffer.
+  int64_t bytes(size_t count, size_t size) const {
+    return static_cast<int64_t>(count * size) * of.collective.most_blocks();
+  }
+  const hccc::job::Batches &batches() const { return batches_; }
+  unsigned long long sent() const { return lanes_->sent(); }
+
+  const hccc::job::SavedJob of;
   const std::shared_ptr<hccc::job::Joined> joined;
-  const hccc::job::Able able;
-  const std::shared_ptr<hccc::job::Lanes> lanes;
-  std::vector<std::thread> threads;
-  Room scratch, arrived;
   std::string error;
+
+ private:
+  using Key = std::tuple<int64_t, int, bool>;  // count, micro-batches, whether it is in place
+  std::shared_ptr<const hccc::job::Schedule> schedule(const Key &key);
+  void follow(hcccrtStream_t stream, double timeout) const;
+  void divide(void *receive, size_t count, size_t size, hcccDataType_t type, int n) const;
+  std::vector<double> gathered(const std::vector<double> &own) const;
+
+  static constexpr size_t KEPT = 64;  // schedules
+  const int rank_;
+  const bool ordered_, messages_;
+  double (*const clock_)(void);
+  const hccc::job::Able able_;
+  const std::shared_ptr<hccc::job::Lanes> lanes_;
+  hccc::job::Batches batches_;
+  std::list<std::pair<Key, std::shared_ptr<const hccc::job::Schedule>>> schedules_;  // the last used first
+  std::vector<std::thread> threads_;
+  hccc::job::Room scratch_, arrived_;
 };
+
+std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
+  const auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const auto &one) { return one.first == key; });
+  if (found != schedules_.end()) {
+    schedules_.splice(schedules_.begin(), schedules_, found);
+  } else {
+    const auto [count, batches, in_place] = key;
+    schedules_.emplace_front(key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered_, messages_}));
+    if (schedules_.size() > KEPT) schedules_.pop_back();
+  }
+  return schedules_.front().second;
+}
+
+// Returns when a stream has done what was put into it before a call.
+void hccc_job::follow(hcccrtStream_t stream, double timeout) const {
+  const hccc::TimeLeft left(timeout);
+  const auto go_on = [&] {
+    if (left.over()) throw hccc::Error(hcccTimeout, hccc::text_of("the stream is not done after %g s", timeout));
+    return !lanes_->failed() && joined->border->of.failure().code() == hcccSuccess;
+  };
+  const auto check = [&](bool captured) {
+    if (captured) throw hccc::Error(hcccInvalidUsage, "a job returns when it is done: no graph captures its calls");
+  };
+  if (!joined->device) {
+    if (!stream) return;
+    check(hccc::device_layer::captures(stream));
+    return hccc::device_layer::wait(stream, [&] {
+      if (!go_on()) throw hccc::Error(hcccAborted, "the call has failed");
+    });
+  }
+  hcccrtStreamCaptureStatus_t status = hcccrtStreamCaptureStatusNone;
+  if (hcccrtStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, nullptr, nullptr)) hcccrtGetLastError();
+  check(status != hcccrtStreamCaptureStatusNone);
+  hccc::job::Pieces::wait(stream, go_on);
+}
+
+void hccc_job::divide(void *receive, size_t count, size_t size, hcccDataType_t type, int n) const {
+  const hccc::job::Divide by = hccc::job::divide_of(type);
+  if (!joined->device) return by(receive, count, n);
+  const hccc::job::MemoryOn here{hccc::Device()};
+  hccc::job::Pieces pieces;
+  char *const at = static_cast<char *>(receive);
+  const auto use = [&](char *host, size_t, size_t bytes) { by(host, bytes / size, n); };
+  pieces.each(at, at, count * size, use, [] { return true; });
+}
+
+std::vector<double> hccc_job::gathered(const std::vector<double> &own) const {
+  std::vector<double> all(own.size() * static_cast<size_t>(of.collective.n_ranks()));
+  std::copy(own.begin(), own.end(), all.begin() + static_cast<std::ptrdiff_t>(own.size() * static_cast<size_t>(rank_)));
+  hccc::job::must(hcccCommGatherBytes(joined->border, all.data(), own.size() * sizeof(double)));
+  return all;
+}
+
+void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
+  using namespace hccc::job;
+  if (lanes_->failed()) throw hccc::Error(lanes_->code(), lanes_->text());
+  Call call;
+  call.type = static_cast<hcccDataType_t>(wanted.type);
+  call.op = wanted.op == hcccAvg ? hcccSum : static_cast<hcccRedOp_t>(wanted.op);
+  call.combine = combine_of(wanted.type, wanted.op);
+  able_.check(call.type, call.op, call.combine != nullptr);
+  call.size = static_cast<size_t>(hccc::bytes_of_type(wanted.type));
+  const Collective &c = of.collective;
+  const hccc::Buffers given = hccc::buffers_of(wanted, c.name(), c.input_blocks(rank_), c.output_blocks(rank_), rank_);
+  const int64_t largest = bytes(wanted.count, call.size);
+  call.schedule = schedule({static_cast<int64_t>(wanted.count), batches_.next(largest), given.in_place});
+  const double begun = clock_();
+  joined->set_timeout(timeout > 0 ? timeout + LATER_S : 0);
+  std::optional<hccc::OnDevice> there;
+  if (joined->device) there.emplace(*joined->device);
+  const auto length = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
+  call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(given.send);
+  call.buffers[HCCC_JOB_OUTPUT] = given.receive;
+  call.buffers[HCCC_JOB_SCRATCH] = scratch_.provided(length(call.schedule->scratch), joined->device.value_or(hccc::Device()));
+  call.buffers[HCCC_JOB_ARRIVED] = arrived_.provided(length(call.schedule->arrived), hccc::Device());
+  follow(static_cast<hcccrtStream_t>(wanted.stream), timeout);
+  while (threads_.size() + 1 < call.schedule->lane_begin.size())
+    threads_.push_back(Lanes::started(lanes_, threads_.size()));
+  if (!lanes_->run(call, timeout)) throw hccc::Error(lanes_->code(), lanes_->text());
+  if (wanted.op == hcccAvg && call.schedule->output)
+    divide(given.receive, static_cast<size_t>(call.schedule->output), call.size, call.type, c.n_ranks());
+  batches_.took(largest, clock_() - begun, [this](const std::vector<double> &own) { return gathered(own); });
+}
 
 namespace hccc::job {
 namespace {
@@ -348,86 +240,119 @@ hcccResult_t caught(hccc_job *job, const Body &body) {
   });
 }
 
-char *provided(hccc_job::Room &room, size_t bytes, const Device &device) {
-  if (bytes <= room.bytes) return static_cast<char *>(room.at);
-  if (room.at) hcccMemFree(std::exchange(room.at, nullptr));
-  room.bytes = 0;
-  const MemoryOn there(device);
-  must(hcccMemAlloc(&room.at, bytes));
-  room.bytes = bytes;
-  return static_cast<char *>(room.at);
+// Reads a job for a communicator of so many ranks; null, and why, where that is none.
+std::unique_ptr<SavedJob> read(const std::string &table, int n_ranks, std::string &why) {
+  try {
+    auto made = std::make_unique<SavedJob>(table);
+    if (made->collective.n_ranks() == n_ranks) return made;
+    why = text_of("it is of %d ranks, and the communicator has %d", made->collective.n_ranks(), n_ranks);
+  } catch (const Error &error) {
+    why = error.what();
+  }
+  return nullptr;
 }
 
-// Returns when a stream has done what was put into it before a call.
-void follow(const hccc_job &job, hcccrtStream_t stream, double timeout) {
-  hcccrtStreamCaptureStatus_t status = hcccrtStreamCaptureStatusNone;
-  if (hcccrtStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, nullptr, nullptr)) hcccrtGetLastError();
-  if (status != hcccrtStreamCaptureStatusNone)
-    throw Error(hcccInvalidUsage, "a job returns when it is done: no graph captures its calls");
-  const TimeLeft left(timeout);
-  Pieces::wait(stream, [&] {
-    if (left.over()) throw Error(hcccTimeout, text_of("the stream is not done after %g s", timeout));
-    return job.joined->border->of.failure().code() == hcccSuccess;
-  });
-}
+// A schedule that C holds.
+struct OwnSchedule : hccc_job_schedule {
+  explicit OwnSchedule(Schedule made) : hccc_job_schedule(), of(std::move(made)) {
+    static_cast<hccc_job_schedule &>(*this) = of.view();
+  }
+  const Schedule of;
+};
 
-void divide(const hccc_job &job, void *receive, size_t count, size_t size, Divide by, int n) {
-  if (!job.joined->device) return by(receive, count, n);
-  const MemoryOn here{Device()};
-  Pieces pieces;
-  char *const at = static_cast<char *>(receive);
-  const auto use = [&](char *host, size_t, size_t bytes) { by(host, bytes / size, n); };
-  pieces.each(at, at, count * size, use, [] { return true; });
-}
-
-void run(hccc_job &job, const hccc_job_schedule &schedule, const void *send, void *receive, hcccDataType_t type,
-         hcccRedOp_t op, double timeout, void *stream) {
-  if (job.lanes->failed()) throw Error(job.lanes->code(), job.lanes->text());
-  Call call;
-  call.schedule = &schedule, call.type = type, call.op = op == hcccAvg ? hcccSum : op;
-  call.combine = combine_of(type, op);
-  job.able.check(type, call.op, call.combine != nullptr);
-  call.size = static_cast<size_t>(bytes_of_type(type));
-  job.joined->set_timeout(timeout > 0 ? timeout + LATER_S : 0);
-  const std::optional<Device> &device = job.joined->device;
-  std::optional<OnDevice> there;
-  if (device) there.emplace(*device);
-  const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
-  call.buffers[HCCC_JOB_INPUT] = static_cast<char *>(const_cast<void *>(send));
-  call.buffers[HCCC_JOB_OUTPUT] = static_cast<char *>(receive);
-  call.buffers[HCCC_JOB_SCRATCH] = provided(job.scratch, bytes(schedule.scratch), device.value_or(Device()));
-  call.buffers[HCCC_JOB_ARRIVED] = provided(job.arrived, bytes(schedule.arrived), Device());
-  if (device) follow(job, static_cast<hcccrtStream_t>(stream), timeout);
-  while (job.threads.size() < static_cast<size_t>(schedule.n_lanes))
-    job.threads.push_back(Lanes::started(job.lanes, job.threads.size()));
-  if (!job.lanes->run(call, timeout)) throw Error(job.lanes->code(), job.lanes->text());
-  if (op == hcccAvg && schedule.output)
-    divide(job, receive, static_cast<size_t>(schedule.output), call.size, divide_of(type),
-           static_cast<int>(schedule.ranks));
+// Makes a job in a call's turn. Collective. Throws Error.
+std::unique_ptr<hccc_job> made(hcccComm_t comm, const hccc_job_given &given, double timeout_s) {
+  Brought brought;
+  if (given.failed) brought.failed = given.failed;
+  const std::unique_ptr<SavedJob> job = read({given.table, given.bytes}, comm->of.n_ranks(), brought.failed);
+  brought.job = job.get(), brought.functions = given.functions, brought.library = given.library;
+  const char *const named = given.vendor ? given.vendor : getenv("HCCC_VENDOR");
+  brought.vendor = named && *named ? named : OWN;
+  if (given.beside) brought.beside = given.beside->joined;
+  // Kernels of hccc's own send nothing of a device's memory to one rank.
+  const bool messages = comm->of.device() && !given.functions && brought.vendor == OWN;
+  if (job) brought.calls = calls_of(*job);
+  if (messages) brought.calls &= ~(1u << HCCC_VENDOR_SEND);
+  const auto with = joined(comm, brought, timeout_s);
+  return std::make_unique<hccc_job>(std::move(*job), comm->of.rank(), given.ordered, messages, given.clock, with);
 }
 
 }  // namespace
 }  // namespace hccc::job
 
+namespace hccc {
+
+bool is_job(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string word;
+  return std::getline(file, word, ' ') && word == "hccc" && std::getline(file, word, ' ') && word == "job";
+}
+
+std::shared_ptr<Job> load_job(hcccComm_t comm, const std::string &path, double timeout_s) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string table = text.str();
+  hccc_job_given given{};
+  given.table = table.data(), given.bytes = table.size();
+  return job::made(comm, given, timeout_s);
+}
+
+}  // namespace hccc
+
 HCCC_API hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc_job_given *given) {
   return hccc::job::caught(nullptr, [&] {
-    std::vector<std::string> steps(given->steps, given->steps + given->n_steps);
-    const auto beside = given->beside ? given->beside->joined : nullptr;
-    *made = new hccc_job(hccc::job::joined(comm, *given, beside), std::move(steps));
+    hccc::check(comm);
+    if (hccc::group::open()) throw hccc::Error(hcccInvalidUsage, "a group is open: jobs are made before it, or after");
+    comm->calls->run([&](const hccc::Settings &settings) {
+      *made = hccc::job::made(comm, *given, settings.timeout_s).release();
+    });
   });
 }
 
-HCCC_API hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *schedule, const void *send, void *receive,
-                                   hcccDataType_t type, hcccRedOp_t op, double timeout, void *stream) {
-  return hccc::job::caught(job, [&] { hccc::job::run(*job, *schedule, send, receive, type, op, timeout, stream); });
+HCCC_API hcccResult_t hccc_job_use(hcccComm_t comm, hccc_job *job) {
+  return hccc::job::caught(nullptr, [&] {
+    hccc::check(comm);
+    comm->jobs.add(std::shared_ptr<hccc::Job>(job));
+  });
 }
 
-HCCC_API hcccResult_t hccc_job_gather(hccc_job *job, void *data, size_t bytes_each) {
-  return hccc::job::caught(job, [&] { hccc::job::must(hcccCommGatherBytes(job->joined->border, data, bytes_each)); });
+HCCC_API hcccResult_t hccc_job_run(hccc_job *job, const void *send, void *receive, size_t count, hcccDataType_t type,
+                                   hcccRedOp_t op, double timeout, void *stream) {
+  return hccc::job::caught(job, [&] {
+    hccc::Wanted wanted;
+    wanted.collective = job->of.collective.name(), wanted.root = job->of.collective.root();
+    wanted.send = send, wanted.receive = receive, wanted.count = count, wanted.type = type, wanted.op = op;
+    wanted.stream = stream;
+    job->make(wanted, timeout);
+  });
+}
+
+HCCC_API int hccc_job_batches(const hccc_job *job, size_t count, size_t size) {
+  return job->batches().found(job->bytes(count, size));
+}
+
+HCCC_API int hccc_job_trials_left(const hccc_job *job, size_t count, size_t size) {
+  return job->batches().left(job->bytes(count, size));
 }
 
 HCCC_API const char *hccc_job_error(const hccc_job *job) { return job->error.c_str(); }
 
-HCCC_API unsigned long long hccc_job_sent(const hccc_job *job) { return job->lanes->sent(); }
+HCCC_API unsigned long long hccc_job_sent(const hccc_job *job) { return job->sent(); }
 
 HCCC_API void hccc_job_end(hccc_job *job) { delete job; }
+
+HCCC_API hcccResult_t hccc_job_schedule_make(hccc_job_schedule **made, const hccc_job_shape *of) {
+  return hccc::job::caught(nullptr, [&] {
+    const hccc::job::SavedJob job({of->table, of->bytes});
+    if (of->rank < 0 || of->rank >= job.collective.n_ranks() || of->count < 0 || of->batches < 1)
+      throw hccc::Error(hcccInvalidArgument, "no call of the job's is of this shape");
+    const auto schedule = hccc::job::schedule_of(
+        job, of->rank, {of->count, of->batches, of->in_place != 0, of->ordered != 0, of->messages != 0});
+    *made = new hccc::job::OwnSchedule(*schedule);
+  });
+}
+
+HCCC_API void hccc_job_schedule_free(hccc_job_schedule *schedule) {
+  delete static_cast<hccc::job::OwnSchedule *>(schedule);
+}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace {
 
 // What a rank tells before it joins, and after.
 struct Told {
-  unsigned char digest[HCCC_JOB_DIGEST_BYTES];
+  unsigned char digest[16];
   char vendor[32];
   char failed[480];  // why this rank cannot; "": it can
   char id[HCCC_VENDOR_ID_BYTES];
@@ -27,24 +28,21 @@ void put(char (&at)[n], const std::string &text) {
 }
 
 // Lets all ranks tell. Throws Error where one of them has failed.
-std::vector<Told> told_by_all(hcccComm_t comm, const Told &own) {
-  int n = 0, rank = 0;
-  must(hcccCommCount(comm, &n));
-  must(hcccCommUserRank(comm, &rank));
-  std::vector<Told> all(static_cast<size_t>(n));
-  all[static_cast<size_t>(rank)] = own;
-  must(hcccCommGatherBytes(comm, all.data(), sizeof(Told)));
-  for (int r = 0; r < n; ++r)
-    if (const Told &one = all[static_cast<size_t>(r)]; one.failed[0])
-      throw Error(hcccInvalidUsage, text_of("rank %d cannot run the job: ", r) + one.failed);
+std::vector<Told> told_by_all(hcccComm_t comm, const Told &own, const TimeLeft &left) {
+  std::vector<Told> all(static_cast<size_t>(comm->of.n_ranks()));
+  all[static_cast<size_t>(comm->of.rank())] = own;
+  comm->of.allgather("hcccCommLoad", all.data(), sizeof(Told), left.seconds());
+  for (size_t r = 0; r < all.size(); ++r)
+    if (const Told &one = all[r]; one.failed[0])
+      throw Error(hcccInvalidUsage, text_of("rank %zu cannot run the job: ", r) + one.failed);
   return all;
 }
 
 // Returns why a library cannot make a job's calls in this rank's memory; "": it can.
-std::string objection(const hccc_job_given &given, const hccc_vendor &vendor, const Device *device) {
+std::string objection(const Brought &brought, const std::vector<int> &members, const hccc_vendor &vendor, const Device *device) {
   const bool own = !strcmp(vendor.engine, "own"), streams = vendor.flags & HCCC_VENDOR_STREAM;
-  if (given.n_members < 2) return "";
-  if (device && own && given.calls >> HCCC_VENDOR_SEND & 1)
+  if (members.size() < 2) return "";
+  if (device && own && brought.calls >> HCCC_VENDOR_SEND & 1)
     return std::string("hccc's own plans send no memory of ") + device->name() + " to one rank, as the job's steps do";
   if (device && !own && !streams)
     return std::string(vendor.name) + " works in memory of the host, and this rank's is " + device->name() + "'s";
@@ -54,18 +52,18 @@ std::string objection(const hccc_job_given &given, const hccc_vendor &vendor, co
 }
 
 // Loads the library of this rank's vendor cluster. Returns null, and why, where it cannot.
-const hccc_vendor *loaded(const hccc_job_given &given, const Device *device, std::string &why) {
-  const hccc_vendor *vendor = given.table;
-  const bool several = given.n_members > 1;
-  if (!vendor && hccc_vendor_load(several ? given.vendor : "own", given.library, &vendor) != hcccSuccess) {
+const hccc_vendor *loaded(const Brought &brought, const std::vector<int> &members, const Device *device, std::string &why) {
+  const hccc_vendor *vendor = brought.functions;
+  const char *const name = members.size() > 1 ? brought.vendor.c_str() : "own";
+  if (!vendor && hccc_vendor_load(name, brought.library, &vendor) != hcccSuccess) {
     why = hccc_vendor_error();
     return nullptr;
   }
-  why = objection(given, *vendor, device);
+  why = objection(brought, members, *vendor, device);
   return why.empty() ? vendor : nullptr;
 }
 
-void check_alike(const std::vector<Told> &all, const hccc_job_given &given) {
+void check_alike(const std::vector<Told> &all, const std::vector<int> &members) {
   const auto at = [&](int r) -> const Told & { return all[static_cast<size_t>(r)]; };
   for (size_t r = 1; r < all.size(); ++r)
     if (memcmp(all[r].digest, all[0].digest, sizeof all[0].digest))
@@ -73,19 +71,18 @@ void check_alike(const std::vector<Told> &all, const hccc_job_given &given) {
   for (size_t r = 1; r < all.size(); ++r)
     if (all[r].beside != all[0].beside)
       throw Error(hcccInvalidUsage, text_of("ranks 0 and %zu differ in whether the job shares another's communicators", r));
-  const int first = given.members[0];
-  for (int k = 1; k < given.n_members; ++k)
-    if (const int r = given.members[k]; strcmp(at(r).vendor, at(first).vendor))
+  for (const int r : members)
+    if (strcmp(at(r).vendor, at(members[0]).vendor))
       throw Error(hcccInvalidUsage, text_of("rank %d has the library of %s, and rank %d of its vendor cluster that of %s",
-                                            r, at(r).vendor, first, at(first).vendor));
+                                            r, at(r).vendor, members[0], at(members[0]).vendor));
 }
 
 // Sets which types and reductions a library has in all calls that a job makes of it.
-void set_can(Told &own, const hccc_job_given &given, const hccc_vendor &vendor) {
+void set_can(Told &own, const Brought &brought, bool several, const hccc_vendor &vendor) {
   for (int i = 0; i < hcccNumTypes * hcccNumOps; ++i) {
     own.can[i] = true;
-    for (int call = 0; call < HCCC_VENDOR_NUM_CALLS && given.n_members > 1; ++call)
-      if (given.calls >> call & 1)
+    for (int call = 0; call < HCCC_VENDOR_NUM_CALLS && several; ++call)
+      if (brought.calls >> call & 1)
         own.can[i] &= vendor.can(call, static_cast<hcccDataType_t>(i / hcccNumOps),
                                  static_cast<hcccRedOp_t>(i % hcccNumOps)) != 0;
   }
@@ -119,65 +116,62 @@ void Able::check(hcccDataType_t type, hcccRedOp_t op, bool known) const {
 }
 
 // Makes the communicators of a job. `own` gets what this rank tells, with why it cannot.
-std::shared_ptr<Joined> communicators(hcccComm_t comm, const hccc_job_given &given, Told &own) {
+std::shared_ptr<Joined> communicators(hcccComm_t comm, const Brought &brought, Told &own, const TimeLeft &left) {
   const auto made = std::make_shared<Joined>();
-  std::string why = given.failed;
+  const int rank = comm->of.rank();
+  const std::vector<int> members = brought.job ? brought.members(rank) : std::vector<int>{rank};
+  const bool several = members.size() > 1;
+  std::string why = brought.failed;
   if (const Device *device = comm->of.device()) made->device = *device;
   std::optional<OnDevice> there;
   if (made->device) there.emplace(*made->device);
-  if (why.empty()) made->vendor = loaded(given, comm->of.device(), why);
+  if (why.empty()) made->vendor = loaded(brought, members, comm->of.device(), why);
   own.on_device = made->device.has_value();
-  const int first = given.members[0];
-  const bool is_first = comm->of.rank() == first, several = given.n_members > 1;
-  if (made->vendor && several && is_first) {
-    const std::vector<int> members(given.members, given.members + given.n_members);
+  if (made->vendor && several && rank == members[0]) {
     hccc_unique_id id;
     hccc_bootstrap_error error{};
     if (comm->of.unique_id_among(members, &id, &error)) why = error.message;
     memcpy(own.id, &id, sizeof id);
   }
   put(own.failed, why);
-  const std::vector<Told> all = told_by_all(comm, own);
-  check_alike(all, given);
+  const std::vector<Told> all = told_by_all(comm, own, left);
+  check_alike(all, members);
   for (const Told &one : all) made->in_pieces |= one.on_device;
-  {
-    const MemoryOn host{Device()};
-    must(hcccCommSplit(comm, 0, comm->of.rank(), &made->border, nullptr));
-  }
+  made->border = split(comm->of, 0, rank, Device(), left);
   if (several) {
     const MemoryOn here(made->device.value_or(Device()));
-    int me = 0;
-    while (given.members[me] != comm->of.rank()) ++me;
-    const char *const id = all[static_cast<size_t>(first)].id;
-    if (made->vendor->init_rank(&made->comm, given.n_members, id, me, timeout_of_environment()) != hcccSuccess)
+    const auto me = std::find(members.begin(), members.end(), rank) - members.begin();
+    const char *const id = all[static_cast<size_t>(members[0])].id;
+    if (made->vendor->init_rank(&made->comm, static_cast<int>(members.size()), id, static_cast<int>(me), left.seconds()) !=
+        hcccSuccess)
       put(own.failed, std::string(made->vendor->name) + ": " + made->vendor->last_error());
   }
   return made;
 }
 
 // Has all ranks agree on a job beside another, whose communicators it shares.
-void agree(hcccComm_t comm, const hccc_job_given &given, const Joined &beside, Told &own) {
-  std::string why = given.failed;
-  if (why.empty()) why = objection(given, *beside.vendor, comm->of.device());
-  put(own.failed, why);
-  check_alike(told_by_all(comm, own), given);
+void agree(hcccComm_t comm, const Brought &brought, Told &own, const TimeLeft &left) {
+  const bool known = brought.failed.empty();
+  const std::vector<int> members = known ? brought.members(comm->of.rank()) : std::vector<int>{comm->of.rank()};
+  put(own.failed, known ? objection(brought, members, *brought.beside->vendor, comm->of.device()) : brought.failed);
+  check_alike(told_by_all(comm, own, left), members);
 }
 
-std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const hccc_job_given &given,
-                                                const std::shared_ptr<Joined> &beside) {
+std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const Brought &brought, double timeout_s) {
+  const TimeLeft left(timeout_s);
   Told own{};
-  memcpy(own.digest, given.digest, sizeof own.digest);
-  own.beside = beside != nullptr;
-  put(own.vendor, given.vendor);
-  std::shared_ptr<Joined> made = beside;
-  if (beside) agree(comm, given, *beside, own);
-  else made = communicators(comm, given, own);
+  if (brought.job) memcpy(own.digest, brought.job->digest.data(), sizeof own.digest);
+  own.beside = brought.beside != nullptr;
+  put(own.vendor, brought.vendor);
+  std::shared_ptr<Joined> made = brought.beside;
+  if (made) agree(comm, brought, own, left);
+  else made = communicators(comm, brought, own, left);
   constexpr uint32_t reducing = 1u << HCCC_VENDOR_ALL_REDUCE | 1u << HCCC_VENDOR_REDUCE | 1u << HCCC_VENDOR_REDUCE_SCATTER;
   Able able;
-  able.reduces = given.calls & reducing;
-  set_can(own, given, *made->vendor);
+  able.reduces = brought.calls & reducing;
+  set_can(own, brought, brought.members(comm->of.rank()).size() > 1, *made->vendor);
   able.can.set();
-  for (const Told &one : told_by_all(comm, own))
+  for (const Told &one : told_by_all(comm, own, left))
     for (size_t i = 0; i < able.can.size(); ++i) able.can[i] = able.can[i] && one.can[i];
   return {made, able};
 }

@@ -4,10 +4,13 @@
 #include <bitset>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "../communicator/comm.h"
 #include "include/hccc_job.h"
+#include "saved.h"
 
 namespace hccc::job {
 
@@ -56,10 +59,25 @@ struct Able {
   bool reduces = false;
 };
 
-// Lets all ranks of a communicator join. beside: of a job whose communicators are shared; null: none. Throws
-// Error, at every rank where one fails.
-std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const hccc_job_given &given,
-                                                const std::shared_ptr<Joined> &beside);
+// What a rank brings: the job, null where it has none, and why; its library as of hccc_job_given; bits of
+// HCCC_VENDOR_ALL_REDUCE and so on, of the calls that the job makes of that; communicators to share; null: none.
+struct Brought {
+  const SavedJob *job = nullptr;
+  std::string failed;
+  const hccc_vendor *functions = nullptr;
+  std::string vendor;
+  const char *library = nullptr;
+  uint32_t calls = 0;
+  std::shared_ptr<Joined> beside;
+
+  // Returns the ranks of the vendor cluster of a rank.
+  const std::vector<int> &members(int rank) const {
+    return job->clusters[static_cast<size_t>(job->cluster_of[static_cast<size_t>(rank)])].ranks;
+  }
+};
+
+// Lets all ranks of a communicator join, in a call's turn. Throws Error, at every rank where one fails.
+std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const Brought &brought, double timeout_s);
 
 // Throws Error for a result of hccc_runtime.h that is one.
 void must(hcccResult_t result);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -10,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.base.diagnostics import UserError
 from hccc.base.dtypes import NAMES, reduces
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
 from hccc.launch.job_runs import OPS as JOB_OPS
-from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import allocate
 from hccc.runtime.communicator.premul import premul_sum
+from hccc.runtime.communicator.rank import Can
 from hccc.runtime.device.stream import Stream
+from hccc.runtime.job.loaded import LoadedJob
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.synth.builtin.hetccl import OPS, hetccl
@@ -113,23 +113,21 @@ SAID = (
 
 def tries(c: Communicator) -> list[int]:
     """Makes calls until a job knows how to cut them; returns into how many, of three sizes."""
-    with pytest.MonkeyPatch.context() as patch:
-        said = SAID[c.rank]
-        clock = chain.from_iterable(
-            (0, said[k] if turn else 0) for turn in range(3) for k in reversed(said)
-        )
-        patch.setattr(time, "perf_counter", lambda: next(clock))
-        c.load(hetccl(ALONE, OpType.ALLREDUCE))
-        job, count = c.jobs[0], 30_000
-        x = c.empty(count, "int32")
-        for call in range(16):
-            assert job.trials_left(count, 4) == max(0, 15 - call)
-            assert (job.batches(count, 4) == 0) == (call < 15)
-            x[:] = c.rank + np.arange(count) + call
-            if call == 15:
-                patch.undo()
-            c.all_reduce(x)
-            assert np.array_equal(x, 3 + 3 * (np.arange(count) + call)), call
+    said = SAID[c.rank]
+    clock = chain.from_iterable(
+        (0, said[k] if turn else 0) for turn in range(3) for k in reversed(said)
+    )
+    allreduce = hetccl(ALONE, OpType.ALLREDUCE)
+    job = LoadedJob(c.handle, c.rank, allreduce, clock=lambda: next(clock, 0))
+    job.use()
+    count = 30_000
+    x = c.empty(count, "int32")
+    for call in range(16):
+        assert job.trials_left(count, 4) == max(0, 15 - call)
+        assert (job.batches(count, 4) == 0) == (call < 15)
+        x[:] = c.rank + np.arange(count) + call
+        c.all_reduce(x)
+        assert np.array_equal(x, 3 + 3 * (np.arange(count) + call)), call
     assert job.trials_left(32_000, 4) == 0, "they are of one size, rounded up"
     return [job.batches(of, 4) for of in (count, 16_000, 70_000)]
 
@@ -142,13 +140,17 @@ def refused_calls(c: Communicator) -> None:
     """Makes calls that are refused, and a right one behind each."""
     c.load(hetccl(ALONE, OpType.ALLREDUCE))
     x = c.empty(6, "int32")
-    wrong: list[Callable[[], None]] = [
-        lambda: c.all_reduce(x[:4], x[2:]),
-        lambda: c.all_reduce(x, op=premul_sum(3)),
-        lambda: c.all_reduce(x, stream=Stream()),
-    ]
-    for call in wrong:
-        with pytest.raises(UserError, match="E473"):
+    address = x.ctypes.data
+    wrong: dict[str, Callable[[], None]] = {
+        "overlap": lambda: c.all_reduce(x[:4], x[2:]),
+        "no premul_sum": lambda: c.all_reduce(x, op=premul_sum(3)),
+        "the send buffer is null": c.prepared("hetccl_allreduce", None, address, 6, "int32", "sum"),
+        "elements are too many": c.prepared(
+            "hetccl_allreduce", address, address, 1 << 62, "int32", "sum"
+        ),
+    }
+    for why, call in wrong.items():
+        with pytest.raises(CommunicatorError, match=why):
             call()
         x[:] = c.rank
         c.all_reduce(x)
@@ -157,6 +159,26 @@ def refused_calls(c: Communicator) -> None:
 
 def test_what_is_refused_costs_nothing() -> None:
     run(3, refused_calls)
+
+
+def in_streams_and_groups(c: Communicator) -> None:
+    """Makes calls in a stream, which come after what is there, and in a group."""
+    c.load(hetccl(ALONE, OpType.ALLREDUCE), micro_batches=[(0, 2)])
+    c.load(hetccl(ALONE, OpType.BROADCAST, 1), micro_batches=[(0, 1)])
+    assert c.can("all_reduce") is Can.NOW and c.can("broadcast", root=1) is Can.NOW
+    x, y, stream = c.empty(5000, "int32"), c.empty(7), Stream()
+    stream.then(lambda: x.fill(c.rank))
+    c.all_reduce(x, stream=stream)
+    assert (x == 3).all(), "a call returns when it is done"
+    y[:] = c.rank
+    with group():
+        c.all_reduce(x)
+        c.broadcast(y, root=1)
+    assert (x == 9).all() and (y == 1).all()
+
+
+def test_calls_in_streams_and_groups() -> None:
+    run(3, in_streams_and_groups)
 
 
 STANDARD = {"HCCC_STANDARD": "1"}

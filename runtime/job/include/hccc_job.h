@@ -1,9 +1,11 @@
 /* hccc_job.h: a job at one rank: calls of a vendor's library, and copies over the border. Plain C.
  *
+ * hcccCommLoad of hccc_runtime.h loads a job for most; these functions say more of how.
+ *
  * A rank has lanes. In lane 0 the calls of its vendor's library follow each other, with local copies;
  * each other lane carries what goes to one rank of another vendor cluster, or comes from it, and
  * reduces what has come. A lane does its tasks in order; a task also waits for tasks of other lanes.
- * A schedule has all tasks of a call; `runtime/job/schedule.py` makes it of a Job.
+ * A schedule has all tasks of a call.
  *
  * Memory. A rank's buffers are in memory of its communicator's kind: the host's, or a device's. Borders
  * carry memory of the host, through which a device's goes in pieces; reductions at a border are the host's.
@@ -62,46 +64,63 @@ typedef struct hccc_job_schedule {
   int64_t n_lanes, scratch, arrived, output, ranks;
 } hccc_job_schedule;
 
+/* What a schedule is of: a job's table (`hccc compile JOB -o FILE`), a rank, and a call. count: elements of a
+ * block; ordered: whether all tasks are in one lane, one after another; messages: whether what ranks of
+ * a vendor cluster send to each other goes as over a border, as their library has no sends. */
+typedef struct hccc_job_shape {
+  const char *table;
+  size_t bytes;
+  int64_t count;
+  int32_t rank, batches, in_place, ordered, messages;
+} hccc_job_shape;
+
+/* Makes the schedule of a call, as calls do, and frees one. hcccGetLastError(NULL) has the text of an error. */
+hcccResult_t hccc_job_schedule_make(hccc_job_schedule **made, const hccc_job_shape *of);
+void hccc_job_schedule_free(hccc_job_schedule *schedule);
+
 typedef struct hccc_job hccc_job;
 
-/* What a rank gives to make a job. table: of its library, null: that of `vendor`; members: the ranks of its vendor cluster, in the order of the
- * library's; digest: of the Job, the same at all ranks; calls: bits of HCCC_VENDOR_ALL_REDUCE and so on,
- * of those that the job makes; steps: the text of each, for errors. beside: a job over the same vendor clusters, whose
- * communicators it shares, so that no two calls of the two are made at once; null: it gets its own. */
-#define HCCC_JOB_DIGEST_BYTES 16
+/* What a rank gives to make a job. table: the job's (`hccc compile JOB -o FILE`), `bytes` long. vendor,
+ * library: as of hccc_vendor_load, of this rank's library; null: HCCC_VENDOR, else "own"; functions: of that
+ * library, instead of both. failed: why this rank cannot; "" or null: it can. beside: a job over the same vendor
+ * clusters, whose communicators it shares, so that no two calls of the two are made at once; null: it gets its
+ * own. ordered: whether all tasks are in one lane. clock: seconds, by which calls are timed; null: the machine's. */
 typedef struct hccc_job_given {
-  const hccc_vendor *table;
-  const char *vendor, *library; /* as of hccc_vendor_load */
-  const char *failed;           /* why this rank cannot; "": it can */
-  const int32_t *members;
-  int32_t n_members;
-  uint32_t calls;
-  const unsigned char *digest;
-  const char *const *steps;
-  int64_t n_steps;
+  const char *table;
+  size_t bytes;
+  const char *vendor, *library;
+  const hccc_vendor *functions;
+  const char *failed;
   const hccc_job *beside;
+  int ordered;
+  double (*clock)(void);
 } hccc_job_given;
 
 /* Makes a job of all ranks of a communicator, which goes on beside it: the job has communicators of
- * its own. Every rank gets the error where one fails: loads another Job, or cannot load its library.
- * hcccGetLastError(NULL) has the text. */
+ * its own. Every rank gets the error where one fails: loads another table, or cannot load its library.
+ * hcccGetLastError(NULL) has the text. No group is open. */
 hcccResult_t hccc_job_make(hccc_job **made, hcccComm_t comm, const hccc_job_given *given);
 
-/* Makes a call; returns when this rank's part is done. stream: of the device of the rank's memory, whose
- * work is done first; null: its default stream; of the host's memory null. All ranks make it, by schedules of one Job for
- * one count. Where a task fails, is not done after `timeout` seconds (0: no limit), or a rank is gone,
+/* Has calls of a communicator that the job does be made by it, before others; the communicator ends it. */
+hcccResult_t hccc_job_use(hcccComm_t comm, hccc_job *job);
+
+/* Makes a call of the job's collective; returns when this rank's part is done. count: elements of a block. stream:
+ * whose work is done first; null: the default stream of the device of the rank's memory. All ranks make it.
+ * Where a task fails, is not done after `timeout` seconds (0: no limit), or a rank is gone,
  * every rank gets the error, with the step that this rank was in, and the job is lost. */
-hcccResult_t hccc_job_run(hccc_job *job, const hccc_job_schedule *schedule, const void *send, void *receive,
-                          hcccDataType_t type, hcccRedOp_t op, double timeout, void *stream);
+hcccResult_t hccc_job_run(hccc_job *job, const void *send, void *receive, size_t count, hcccDataType_t type,
+                          hcccRedOp_t op, double timeout, void *stream);
+
+/* Return into how many micro-batches a call of blocks of so many elements of `size` bytes is cut, 0: that is not found
+ * yet; and how many calls are needed until it is. */
+int hccc_job_batches(const hccc_job *job, size_t count, size_t size);
+int hccc_job_trials_left(const hccc_job *job, size_t count, size_t size);
 
 /* Returns the text of a job's last error; never null. */
 const char *hccc_job_error(const hccc_job *job);
-/* Gathers bytes_each bytes of each rank, rank r's at data + r * bytes_each, where its own are. All ranks
- * make it, between calls. */
-hcccResult_t hccc_job_gather(hccc_job *job, void *data, size_t bytes_each);
 /* Returns the bytes that this rank has sent over borders. */
 unsigned long long hccc_job_sent(const hccc_job *job);
-/* Ends a job that no thread uses. */
+/* Ends a job that no thread uses, and that is no communicator's. */
 void hccc_job_end(hccc_job *job);
 
 #ifdef __cplusplus

@@ -1,0 +1,41 @@
+// schedule.h: makes of a Job the tasks of one rank's call, for a count and so many micro-batches.
+//
+// A rank has of each piece of a part its input or what was written last (*work*): in the receive buffer where the
+// rank must end with the part, else in scratch. What a step writes goes there. A copy over the border that is reduced
+// first comes to a place of its own. Tasks are in an order that all ranks keep, of waves (ir/job_order.py); those of
+// other lanes are waited for where they wrote what a task reads, or use what it writes.
+//
+// Sizes and places are in elements. Where a vendor cluster's ranks have equal pieces, its library's ReduceScatter and
+// AllGather take the place of a Reduce and a Broadcast for each.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "include/hccc_job.h"
+#include "saved.h"
+
+namespace hccc::job {
+
+struct Schedule {
+  // Returns the structure of C, which points into this one.
+  hccc_job_schedule view() const;
+
+  std::vector<hccc_job_task> tasks;
+  std::vector<int64_t> lane_begin;
+  std::vector<hccc_job_wait> waits;
+  int64_t scratch = 0, arrived = 0, output = 0, ranks = 0;
+};
+
+// What a schedule is of. ordered: all tasks are in one lane, an ordered list; messages: what a rank of the vendor
+// cluster sends to another goes as over a border, as its library has no sends.
+struct CallShape {
+  int64_t count = 0;  // elements of a block
+  int batches = 1;
+  bool in_place = false, ordered = false, messages = false;
+};
+
+// O(tasks of all ranks · log).
+std::shared_ptr<const Schedule> schedule_of(const SavedJob &job, int rank, const CallShape &call);
+
+}  // namespace hccc::job
