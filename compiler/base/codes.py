@@ -365,7 +365,7 @@ TABLE = (
     Code(
         "E481",
         "A job is given to what needs a plan: jobs have no kernels; hccc checks, "
-        "simulates, explains, draws and runs them.",
+        "simulates, explains, draws and runs them, and compiles them to tables.",
         "Give it a program, as `hccc builtin hierarchical` writes one.",
     ),
     Code(

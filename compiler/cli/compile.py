@@ -34,6 +34,7 @@ from hccc.ir.transport import Transport
 from hccc.sim.costs import PROTOCOLS
 
 if TYPE_CHECKING:
+    from hccc.driver.inputs import Input
     from hccc.interop.export_msccl import XmlOptions
 
 # Made as the header says without --cluster: the same on every cluster, or for other tools, which
@@ -52,6 +53,7 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
         "hccc ring.rccl -o kernels/ --cluster my.cluster --target cuda,cpu",
         "hccc small.rccl large.rccl -o kernels/ --name allreduce",
         "hccc ring.rccl --emit plan -o ring.json",
+        "hccc job.rccl --cluster my.cluster -o job.table",
     ],
 )
 @click.argument("algorithms", type=AlgorithmFile(), metavar="ALGO...", nargs=-1, required=True)
@@ -127,10 +129,19 @@ def compile_command(
     """Compile ALGO (.rccl, a plan's .json, or MSCCL XML) into a directory of kernels.
 
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it. Several
-    programs of one collective become one library, which takes the best for each message size.
+    programs of one collective become one library, which takes the best for each message size. Of a
+    job FILE is its table, which communicators load.
     Without --cluster, programs are compiled for the most common node of as many GPUs as their
     header has, with --target cpu for this host.
     """
+    from hccc.driver.inputs import JobInput, opened
+
+    what = opened(algorithms[0]) if len(algorithms) == 1 else None
+    if isinstance(what, JobInput):
+        from hccc.cli import jobs
+
+        unused = given("target", "emit", "name", "page", "validate", "overwrite", "reductions")
+        return jobs.save(what, command_options(options), unused, output, as_json)
     if output is None and emit is None:
         help = "`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`"
         raise fail("E415", "say where to: -o DIR, or --emit", help=help)
@@ -142,7 +153,7 @@ def compile_command(
     asked = with_reductions(asked, reductions)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with progress():
-        compiled = _compiled(algorithms, how, name, (emit,) if emit else target)
+        compiled = _compiled(algorithms, what, how, name, (emit,) if emit else target)
         from hccc.api import functions as api
         from hccc.driver.outputs import Written
 
@@ -172,19 +183,24 @@ def compile_command(
 
 
 def _compiled(
-    algorithms: Sequence[Path], how: CommandOptions, name: str, targets: Sequence[str]
+    algorithms: Sequence[Path],
+    only: Input | None,
+    how: CommandOptions,
+    name: str,
+    targets: Sequence[str],
 ) -> Compiled:
-    """Compiles or reads the algorithms. targets: what is made of them."""
+    """Compiles or reads the algorithms. only: the only one, read; None: there are several;
+    targets: the outputs."""
     from hccc.driver.assumed import as_written
 
     site = as_written if targets[0] in AS_WRITTEN and not how.cluster else how.where(*targets)
-    if len(algorithms) > 1:
+    if only is None:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
         return load_library(algorithms, how, site, name)
     from hccc.driver.load import check_name, renamed
 
     check_name(name)
-    return renamed(load(algorithms[0], how, site), name)
+    return renamed(load(only, how, site), name)
 
 
 def _for_msccl(how: CommandOptions) -> CommandOptions:

@@ -13,10 +13,13 @@ from hccc.cli.options import CommandOptions, given, refuse
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hccc.driver.inputs import Input
+    from hccc.driver.inputs import Input, JobInput
     from hccc.ir.job import Job, VendorClusters
     from hccc.ir.topology import Topology
     from hccc.launch.job_runs import Vendors
+
+
+_MOST_BYTES = 1 << 30  # of calls whose micro-batches are told
 
 
 def job_in(
@@ -67,6 +70,38 @@ def check(job: Job, as_json: bool) -> None:
     print(f"  result    {c.name} holds at every rank, for every message size")
     print(f"            ({len(job):,} steps, {len(program):,} transfers of {c.n_chunks:,} parts)")
     print("  borders   nothing crosses one that is there already")
+
+
+def save(
+    what: JobInput, how: CommandOptions, unused: Collection[str], output: Path | None, as_json: bool
+) -> None:
+    """Writes a job's table, with the micro-batches that its cluster says. unused: other options
+    that were given and have no effect.
+
+    Raises:
+        UserError: E415 it is not said where to; as `job_in`.
+    """
+    from hccc.base.files.writing import check_place, write_whole
+    from hccc.ir.job_table import dumps
+    from hccc.predict.jobs import micro_batches
+
+    if output is None:
+        raise fail("E415", "say where to: -o FILE", help="`hccc job.rccl -o job.table`")
+    if str(output) != "-":
+        check_place(output, how.cluster)
+    found = job_in(what, how, unused)
+    assert found is not None
+    job, topology = found
+    table = dumps(job, micro_batches(job, topology, _MOST_BYTES) if topology else ())
+    if str(output) == "-":
+        print(table, end="")
+        return
+    write_whole(output, lambda file: file.write(table))
+    written = output.stat().st_size
+    if as_json:
+        report.as_json({"job": job.name, "file": str(output), "bytes": written})
+    else:
+        print(f"{output}: {written:,} bytes, the table of {job.name}")
 
 
 def runnable(

@@ -76,7 +76,10 @@ def load(
             message = (
                 f"{name_of(given)} is a job, which calls vendors' libraries: it has no kernels"
             )
-            help = "hccc run, check, sim, explain and show take it, and in Python `hccc.load_job`"
+            help = (
+                "`hccc compile` writes its table, run, check, sim, explain, show take it, and in "
+                "Python `hccc.load_job`"
+            )
             raise fail("E481", message, help=help)
         case ClusterInput():
             help = "`hccc show` draws it; give a program, and this to --cluster"

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "../communicator/log.h"
 #include "comm.h"
@@ -31,14 +32,18 @@ bool is_folder(const std::string &path) {
   return !stat(path.c_str(), &found) && S_ISDIR(found.st_mode);
 }
 
-// Lists the shared libraries of a folder and of `build/` in it, by their names.
+bool ends_with(const std::string &name, const std::string &end) {
+  return name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+}
+
+// Lists the shared libraries of a folder, and tables of jobs, by their names.
 void list(const std::string &folder, std::vector<std::string> &files) {
   DIR *const open = opendir(folder.c_str());
   if (!open) return;
   std::vector<std::string> found;
   while (const dirent *entry = readdir(open)) {
     const std::string name = entry->d_name;
-    if (name.size() > 3 && name.compare(name.size() - 3, 3, ".so") == 0) found.push_back(folder + "/" + name);
+    if (ends_with(name, ".so") || ends_with(name, ".table")) found.push_back(folder + "/" + name);
   }
   closedir(open);
   std::sort(found.begin(), found.end());
@@ -59,16 +64,30 @@ std::vector<std::string> named_libraries() {
     if (!is_folder(one)) files.push_back(one);
     else list(one, files), list(one + "/build", files);
     if (files.size() == before)
-      throw Failed{ncclInvalidUsage, "$HCCC_LIBRARIES: " + one + " has no shared library, nor has its build/: `cmake "
+      throw Failed{ncclInvalidUsage, "$HCCC_LIBRARIES: " + one + " has no shared library or job's table, nor has its build/: `cmake "
                                      "-DBUILD_SHARED_LIBS=ON -S " + one + " -B " + one + "/build && cmake --build " +
                                      one + "/build`"};
   }
   return files;
 }
 
-// Returns whether a file is for a communicator's platform and number of ranks; what is no library of
-// kernels is left to libhccc, which says what is wrong with it.
+// Returns of how many ranks a job is whose table is in a file; 0: none is.
+int ranks_of_job(const std::string &file) {
+  std::ifstream in(file);
+  std::string of_hccc, job, skipped, name, collective;
+  int version = 0, ranks = 0;
+  in >> of_hccc >> job >> version >> skipped >> name >> skipped >> collective >> ranks;
+  return of_hccc == "hccc" && job == "job" ? ranks : 0;
+}
+
+// Returns whether a file is for a communicator's platform and number of ranks; what is neither a library of
+// kernels nor a job is left to libhccc, which says what is wrong with it.
 bool is_for(const std::string &file, ncclComm_t comm) {
+  if (const int ranks = ranks_of_job(file)) {
+    if (ranks != comm->n_ranks)
+      HCCC_LOG(INFO, INIT, comm->rank, "left out, as it is a job of %d ranks: %s", ranks, file.c_str());
+    return ranks == comm->n_ranks;
+  }
   void *const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   void *const found = handle ? dlsym(handle, "hccc_this_library") : nullptr;
   bool fits = true;

@@ -46,13 +46,19 @@ def test_a_wrong_job_has_its_place(hccc: Hccc, job: Path) -> None:
     assert code == 1 and "error[E205]" in err and "^^^^" in err
 
 
+UNLIKE = "hetccl-pku-nvidia+v1"  # of GPUs of two vendors
+
 REFUSED = [
     (("check", "JOB"), "E482"),
     (("check", "JOB", *CLUSTER, "--channels", "2"), "E416"),
     (("sim", "JOB"), "E482"),
     (("sim", "JOB", *CLUSTER, "--vs"), "E416"),
     (("explain", "JOB", *CLUSTER, "--window", "2"), "E416"),
-    (("JOB", "-o", "DIR", *CLUSTER), "E481"),
+    (("JOB", *CLUSTER), "E415"),
+    (("JOB", "-o", "TABLE"), "E482"),
+    (("JOB", "-o", "TABLE", *CLUSTER, "--target", "cpu"), "E416"),
+    (("JOB", "-o", "TABLE", *CLUSTER, "--emit", "plan"), "E416"),
+    (("JOB", "JOB", "-o", "DIR", *CLUSTER), "E321"),
     (("run", "JOB"), "E482"),
     (("run", "JOB", *CLUSTER, "--window", "2"), "E416"),
     (("run", "JOB", *CLUSTER, "--vendors", "own:8"), "E473"),
@@ -65,9 +71,25 @@ REFUSED = [
 def test_what_it_refuses(
     hccc: Hccc, job: Path, tmp_path: Path, words: tuple[str, ...], code: str
 ) -> None:
-    places = {"JOB": job, "DIR": tmp_path / "kernels"}
+    places = {"JOB": job, "DIR": tmp_path / "kernels", "TABLE": tmp_path / "job.table"}
     status, _, err = hccc(*(places.get(word, word) for word in words))
-    assert status == 1 + (code == "E416") and code in err, err
+    assert status == 1 + (code in ("E415", "E416")) and code in err, err
+
+
+def test_its_table(hccc: Hccc, tmp_path: Path) -> None:
+    """It says in how many micro-batches calls are fastest on the cluster."""
+    job, table, cluster = tmp_path / "job.rccl", tmp_path / "job.table", ("--cluster", UNLIKE)
+    hccc("builtin", "hetccl", "--collective", "allreduce", *cluster, "-o", job)
+    status, out, _ = hccc("compile", job, *cluster, "-o", table)
+    lines = table.read_text().splitlines()
+    assert status == 0 and out.startswith(f"{table}: {table.stat().st_size:,} bytes, the table of ")
+    assert lines[0] == "hccc job 1" and lines[2].startswith("collective Allreduce ")
+    at = next(k for k, line in enumerate(lines) if line.startswith("micro_batches "))
+    assert lines[at + 1] == "0 1" and int(lines[at].split()[1]) == len(lines) - at - 2 > 1
+    shown = hccc("compile", job, *cluster, "-o", "-")[1]
+    assert shown == table.read_text()
+    facts = json.loads(hccc("compile", job, *cluster, "-o", table, "--json")[1])
+    assert facts["bytes"] == table.stat().st_size
 
 
 def test_a_file_of_another_number_of_ranks(hccc: Hccc, tmp_path: Path) -> None:

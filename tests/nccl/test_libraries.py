@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hccc.ir.collective import OpType
+from hccc.ir.job import vendor_clusters
+from hccc.ir.job_table import dumps
 from hccc.runtime.communicator.kernels import built
+from hccc.synth.builtin.hetccl import hetccl
 from tests.communicator import cuda
 from tests.emit import plans
 from tests.nccl.ranks import RANKS, run
@@ -41,12 +45,24 @@ def test_one_for_other_numbers_of_ranks_is_left_out(library: Path, tmp_path: Pat
     assert f"left out, as it is for {RANKS + 1} ranks of cpu: " in log
 
 
+def test_a_job(tmp_path: Path) -> None:
+    """Its vendor clusters have one rank each; one of other numbers of ranks is left out."""
+    for n in (RANKS, RANKS + 1):
+        alone = vendor_clusters([("any", [rank], [rank], [1]) for rank in range(n)])
+        table = dumps(hetccl(alone, OpType.ALLREDUCE))
+        (tmp_path / f"{n}.table").write_text(table)
+    found, log = run("sums", HCCC_LIBRARIES=str(tmp_path), HCCC_STANDARD="0", HCCC_DEBUG="INFO")
+    assert found == {"found": RIGHT, "errors": []}
+    assert "the job hetccl_allreduce" in log
+    assert f"left out, as it is a job of {RANKS + 1} ranks: " in log
+
+
 def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     for named, why in [
         (tmp_path / "text.so", "text.so: "),
         (tmp_path / "nothing", "nothing: cannot open"),
-        (tmp_path.parent, "has no shared library, nor has its build/"),
+        (tmp_path.parent, "has no shared library or job's table, nor has its build/"),
     ]:
         found, _ = run("sums", HCCC_LIBRARIES=str(named))
         assert found["found"] is None and why in found["errors"][0][1], found

@@ -175,7 +175,10 @@ typedef struct hcccConfig hcccConfig_t;
 hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccComm_t *made,
                            const hcccConfig_t *config);
 
-/* Loads a library of kernels, a shared library for this machine. All ranks load the same. */
+/* Loads a library of kernels, a shared library for this machine; or a job over several vendors' libraries, from the
+ * table that `hccc compile JOB -o FILE` writes, which goes before all libraries. All ranks load the same. Whose library
+ * serves a rank of a job HCCC_VENDOR and HCCC_VENDOR_LIBRARY say (docs/jobs.md). A job's call waits for what
+ * its stream had before, and returns when this rank's part is done. */
 hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path);
 
 /* Says what there is for a call, without making or loading anything: a library that is loaded; a
