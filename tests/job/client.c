@@ -30,7 +30,7 @@ int main(int n_tables, char **tables) {
     if (hcccCommLoad(comm, tables[i]) == hcccSuccess) continue;
     printf("%s\n", hcccGetLastError(comm));
     char all[64] = {0};
-    check(hcccCommGatherBytes(comm, all, 1), "the communicator goes on", comm);
+    hcccCommGatherBytes(comm, all, 1); /* no rank leaves before all have been told */
     exit(1);
   }
   hcccCan_t can = hcccCanNot;
