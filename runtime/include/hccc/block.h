@@ -28,6 +28,9 @@ struct hccc_block {
 #if HCCC_PACKETS > 0
   hccc_peer own;    // the buffers of the own rank: no others are touched
   unsigned long long begun;  // the time at which this launch began, where it has a deadline
+  const hccc_rank* ranks;    // this and the next two: of the parameters, which lie farther away
+  int count, part;           // elements, which are few
+  long long slots_at;        // bytes from a rank's flags to the channel's packet slots of this parity
 #endif
 };
 

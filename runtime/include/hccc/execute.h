@@ -11,21 +11,39 @@
 
 #if HCCC_PACKETS > 0
 
-template <int mode, int W, int K, int D, int N>
+template <class From, class To, int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, K, D, N>& p) {
   static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
-  const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0;
+  const int valid = hccc_moves<mode>(b) ? static_cast<int>(hccc_valid(b, sub)) : 0;
   HCCC_TRACED(hccc_span span = hccc_begin_span(b, p.prim, b.m0);)
   if constexpr (hccc_meets)
     b.stopped = hccc_barrier_any(b.stopped) || !hccc_await_conditions(b, p, b.m0);
   if (b.stopped) return;
   HCCC_TRACED(span.ready();)
-  b.stopped = !hccc_exchange(b, p, sub, valid);
+  b.stopped = !hccc_exchange<From, To>(b, p, sub, valid);
   HCCC_TRACED(span.end(b);)
   if constexpr (N > 0) {
     b.stopped = hccc_barrier_any(b.stopped);
     if (!b.stopped) hccc_raise_signals<false>(b, p, b.m0);
   }
+}
+
+template <class From, class To, int mode, int W, int K, int D, int N>
+HCCC_NOINLINE void hccc_execute_body(hccc_block& b, int sub,
+                                     const hccc_primitive<mode, W, K, D, N>& p) {
+  hccc_execute<From, To>(b, sub, p);
+}
+
+// Executes a primitive. sub: its chunk's index in its block.
+template <int mode, int W, class From, class To, int N>
+HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits, const From& from,
+                       const To& to, const hccc_targets<N>& posts) {
+  if (!hccc_meets && hccc_is_idle<From, To>(b, sub, hccc_moves<mode>(b))) return;
+  const hccc_primitive<mode, W, From::length, To::length, N> p{prim, waits, from, to, posts};
+  if constexpr (HCCC_INLINE && hccc_port_parallel)
+    hccc_execute<From, To>(b, sub, p);
+  else
+    hccc_execute_body<From, To>(b, sub, p);
 }
 
 #else
@@ -56,8 +74,6 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
   }
 }
 
-#endif
-
 template <int mode, int W, int K, int D, int N>
 HCCC_NOINLINE void hccc_execute_body(hccc_block& b, int sub,
                                      const hccc_primitive<mode, W, K, D, N>& p) {
@@ -71,14 +87,13 @@ HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& wa
                        const hccc_operands<K>& from, const hccc_operands<D>& to,
                        const hccc_targets<N>& posts) {
   const hccc_primitive<mode, W, K, D, N> p{prim, waits, from, to, posts};
-#if HCCC_PACKETS > 0
-  if (!hccc_meets && hccc_is_idle<K, D>(b, sub, hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0)) return;
-#endif
   if constexpr (HCCC_INLINE && hccc_port_parallel)
     hccc_execute(b, sub, p);
   else
     hccc_execute_body(b, sub, p);
 }
+
+#endif
 
 #if HCCC_NETWORK
 

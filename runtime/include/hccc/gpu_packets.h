@@ -28,35 +28,43 @@ constexpr int hccc_polled = 8 / hccc_unit_packets;  // sources whose packets are
 constexpr int hccc_call_packet = HCCC_LINES * HCCC_LINE_DATA / 8;
 static_assert((hccc_call_packet + 1) * int(sizeof(hccc_packet)) <= HCCC_LINES * HCCC_LINE_ROOM);
 
-// Returns where a packet of a slot of `rank` lies, of this launch's parity.
-HCCC_FN char* hccc_packet_at(const hccc_block& b, int rank, int slot, int packet) {
-  char* flags = static_cast<char*>(b.p->ranks[rank].flags) + b.p->flags_at;
-  const long long half = static_cast<long long>(b.launch & 1) * HCCC_CHANNELS + b.channel;
-  const long long line = (half * HCCC_PACKETS + slot) * HCCC_LINES;
-  return flags + hccc_packets_at(hccc_this_shape) + line * HCCC_LINE_ROOM +
-         packet * static_cast<long long>(sizeof(hccc_packet));
+constexpr long long hccc_slot_bytes = 1LL * HCCC_LINE_ROOM * HCCC_LINES;
+
+// Returns where the packet slots of `rank` begin, those of this launch's parity.
+HCCC_FN char* hccc_slots_of(const hccc_block& b, int rank) {
+  return static_cast<char*>(b.ranks[rank].flags) + b.slots_at;
 }
 
-// Returns whether a part of a chunk has packets in this launch. The first of a block has one in every
-// launch, also without data: by that ranks hear of each other.
-HCCC_FN bool hccc_speaks(const hccc_block& b, int sub, long long valid) {
-  return valid || (!sub && !b.channel);
+// Returns where a packet of a slot lies, in bytes from the first slot.
+HCCC_FN long long hccc_packet_at(int slot, int packet) {
+  return slot * hccc_slot_bytes + packet * static_cast<long long>(sizeof(hccc_packet));
 }
 
-HCCC_FN int hccc_units_of(long long elements) {
-  return static_cast<int>((elements + hccc_unit_length - 1) / hccc_unit_length);
+// Returns where a unit of a source or destination in memory lies.
+HCCC_FN hccc_T* hccc_unit_at(const hccc_block& b, const hccc_operand& o, int unit) {
+  if constexpr (HCCC_SCRATCH + HCCC_STAGE > 0) return hccc_place(b, o, 0) + unit * hccc_unit_length;
+  const int within = (o.slot % HCCC_SUB * HCCC_CHANNELS + b.channel) * b.part + unit * hccc_unit_length;
+  const long long block = o.slot / HCCC_SUB * static_cast<long long>(b.count);
+  return static_cast<hccc_T*>(o.buffer == HCCC_OUTPUT ? b.own.output : b.own.input) + block + within;
 }
 
-HCCC_FN int hccc_units(const hccc_block& b, int sub, long long valid) {
-  return valid ? hccc_units_of(valid) : hccc_speaks(b, sub, valid);
+HCCC_FN int hccc_units_of(int elements) {
+  return (elements + hccc_unit_length - 1) / hccc_unit_length;
+}
+
+// Returns whether a part is the first of a block, which has a packet in every launch, also without data: by
+// that ranks hear of each other, and of what they call.
+HCCC_FN bool hccc_is_first(const hccc_block& b, int sub) { return !(sub | b.channel); }
+
+HCCC_FN int hccc_units(const hccc_block& b, int sub, int valid) {
+  return valid ? hccc_units_of(valid) : hccc_is_first(b, sub);
 }
 
 // Returns the first unit of this thread. Short parts are spread over the block's threads, so that
 // chunks are moved at the same time; a part's units are those of the same threads in all primitives.
 HCCC_FN int hccc_first_unit(const hccc_block& b, int sub) {
-  const int whole = (hccc_units_of(b.p->part) + 31) / 32 * 32;
-  const int begin = static_cast<int>(static_cast<long long>(sub) * whole % hccc_threads);
-  const int first = hccc_thread() - begin;
+  const unsigned whole = (hccc_units_of(b.part) + 31) / 32 * 32;
+  const int first = hccc_thread() - static_cast<int>(sub * whole % hccc_threads);
   return first < 0 ? first + hccc_threads : first;
 }
 
@@ -68,47 +76,52 @@ HCCC_FN bool hccc_forgets(const hccc_block& b) { return b.launch >= 0xfffffffeu;
 // have no data in short calls.
 HCCC_FN int hccc_from_last() { return hccc_threads - 1 - hccc_thread(); }
 
+template <class From, class To>
+constexpr int hccc_most_of = From::length > To::length ? From::length : To::length;
+
 // Returns whether this thread has nothing to do in a primitive.
-template <int K, int D>
-HCCC_FN bool hccc_is_idle(const hccc_block& b, int sub, long long valid) {
-  const bool told = !sub && !b.channel && hccc_from_last() < (K > D ? K : D);
-  return !told && !hccc_forgets(b) && hccc_first_unit(b, sub) >= hccc_units(b, sub, valid);
+template <class From, class To>
+HCCC_FN bool hccc_is_idle(const hccc_block& b, int sub, bool moves) {
+  const int left = moves ? b.count - (sub * HCCC_CHANNELS + b.channel) * b.part : 0;
+  if (hccc_forgets(b)) return false;
+  if (hccc_is_first(b, sub)) {
+    const bool tells = hccc_from_last() < hccc_most_of<From, To>, has = hccc_thread() < hccc_units_of(left);
+    return !tells && !has && hccc_thread();
+  }
+  return left <= 0 || hccc_first_unit(b, sub) >= hccc_units_of(left < b.part ? left : b.part);
 }
 
 // Waits until half of a packet of the own rank is there; rare, so out of line, and with a copy of the
 // block, which keeps the caller's in registers. False: the launch is lost.
 HCCC_NOINLINE bool hccc_await_packet(hccc_block b, int prim, int rank, int slot, int packet, int half) {
-  const char* at = hccc_packet_at(b, b.rank, slot, packet);
+  const char* at = hccc_slots_of(b, b.rank) + hccc_packet_at(slot, packet);
   const unsigned* flag = reinterpret_cast<const unsigned*>(at) + 2 * half + 1;
   return hccc_wait(b, flag, b.launch, {HCCC_WAIT_PACKET, rank, prim, static_cast<unsigned>(slot)});
 }
 
 // Tells every destination of the block's first part what call this is, and hears it of every source, in a
-// thread each. False: the launch is lost.
-template <int mode, int W, int K, int D, int N>
-HCCC_FN bool hccc_tell_call(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p) {
+// thread each, out of line and as hccc_await_packet. False: the launch is lost.
+HCCC_NOINLINE bool hccc_tell_call(hccc_block b, int prim, const hccc_operand* from, int k,
+                                  const hccc_operand* to, int d) {
   const unsigned call[2] = {static_cast<unsigned>(b.p->signature),
                             static_cast<unsigned>(b.p->signature >> 32)};
-  HCCC_UNROLL(1)
-  for (int i = hccc_from_last(); i < D; i += hccc_threads) {
-    const hccc_operand o = hccc_pick_operand(p, K + i);
-    if (o.buffer == HCCC_IN_PACKETS)
-      hccc_st_packet(hccc_packet_at(b, o.rank, o.slot, hccc_call_packet),
+  for (int i = hccc_from_last(); i < d; i += hccc_threads)
+    if (to[i].buffer == HCCC_IN_PACKETS)
+      hccc_st_packet(hccc_slots_of(b, to[i].rank) + hccc_packet_at(to[i].slot, hccc_call_packet),
                      {{call[0], call[1]}, {b.launch, b.launch}});
-  }
-  bool same = true;
-  HCCC_UNROLL(1)
-  for (int i = hccc_from_last(); b.p->signature && same && i < K; i += hccc_threads) {
-    const hccc_operand o = hccc_pick_operand(p, i);
+  for (int i = hccc_from_last(); b.p->signature && i < k; i += hccc_threads) {
+    const hccc_operand o = from[i];
     if (o.buffer != HCCC_IN_PACKETS) continue;
-    for (int half = 0; same && half < 2; ++half)
-      same = hccc_await_packet(b, p.prim, o.rank, o.slot, hccc_call_packet, half);
-    if (!same) return false;
-    const hccc_packet said = hccc_ld_packet(hccc_packet_at(b, b.rank, o.slot, hccc_call_packet));
-    same = (said.word[0] == call[0] && said.word[1] == call[1]) || !(said.word[0] | said.word[1]);
-    if (!same) hccc_report(b, 0, 0, {HCCC_OTHER_CALL, o.rank, -1, 0});
+    for (int half = 0; half < 2; ++half)
+      if (!hccc_await_packet(b, prim, o.rank, o.slot, hccc_call_packet, half)) return false;
+    const char* at = hccc_slots_of(b, b.rank) + hccc_packet_at(o.slot, hccc_call_packet);
+    const hccc_packet said = hccc_ld_packet(at);
+    const bool same = said.word[0] == call[0] && said.word[1] == call[1];
+    if (same || !(said.word[0] | said.word[1])) continue;
+    hccc_report(b, 0, 0, {HCCC_OTHER_CALL, o.rank, -1, 0});
+    return false;
   }
-  return same;
+  return true;
 }
 
 // Loads a unit of memory, of which `left` elements are there, or more.
@@ -134,150 +147,146 @@ HCCC_FN void hccc_store_unit(hccc_T* at, hccc_unit unit, int left) {
     if (i < left) *reinterpret_cast<hccc_word*>(at + i) = __builtin_bit_cast(hccc_word, e.item[i]);
 }
 
-// Returns the half of a unit's packets that is late, from 0, or -1.
-HCCC_FN int hccc_late_half(const hccc_packet (&got)[hccc_unit_packets], unsigned epoch) {
-  int late = -1;
-  HCCC_UNROLL(hccc_unit_packets)
-  for (int i = 0; i < hccc_unit_packets; ++i) {
-    if (got[i].flag[0] != epoch) late = 2 * i;
-    if (got[i].flag[1] != epoch) late = 2 * i + 1;
-  }
-  return late;
-}
-
-// Loads a unit of n sources, from number k on: packets again and again, all at once, until all are there.
-// In the place of a source in memory another's packets are loaded, so that no load depends on its kind.
-// False: the launch is lost.
-template <int n, int mode, int W, int K, int D, int N>
-HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b,
-                                const hccc_primitive<mode, W, K, D, N>& p, int k, int unit, int left) {
-  const char* from[n];
-  bool packets[n];
-  const char* any = nullptr;
+// Loads a unit of n sources, from number k on: what is in memory, and packets again and again, all at once,
+// until all are there. False: the launch is lost.
+template <class From, int n>
+HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int prim,
+                                const hccc_operand* from, int k, int unit, int left) {
+  const char* slots = hccc_slots_of(b, b.rank);
+  const char* at[n];
+  bool any = false;
   HCCC_UNROLL(n)
   for (int g = 0; g < n; ++g) {
-    const hccc_operand& o = p.from.item[k + g < K ? k + g : 0];
-    packets[g] = k + g < K && o.buffer == HCCC_IN_PACKETS;
-    if (packets[g]) any = from[g] = hccc_packet_at(b, b.rank, o.slot, unit * hccc_unit_packets);
-    else if (k + g < K) got[g] = hccc_load_unit(hccc_place(b, o, 0) + unit * hccc_unit_length, left);
+    if (k + g >= From::length) continue;
+    const hccc_operand o = from[k + g];
+    any |= From::packets(k + g);
+    if (From::packets(k + g)) at[g] = slots + hccc_packet_at(o.slot, unit * hccc_unit_packets);
+    else got[g] = hccc_load_unit(hccc_unit_at(b, o, unit), left);
   }
-  if (!any) return true;
-  HCCC_UNROLL(n)
-  for (int g = 0; g < n; ++g) from[g] = packets[g] ? from[g] : any;
   hccc_packet found[n][hccc_unit_packets];
-  for (unsigned turns = 1;; ++turns) {
+  for (unsigned turns = 1; any; ++turns) {
     HCCC_UNROLL(n)
     for (int g = 0; g < n; ++g) {
       HCCC_UNROLL(hccc_unit_packets)
       for (int i = 0; i < hccc_unit_packets; ++i)
-        found[g][i] = hccc_ld_packet(from[g] + i * sizeof(hccc_packet));
+        if (From::packets(k + g)) found[g][i] = hccc_ld_packet(at[g] + i * sizeof(hccc_packet));
     }
-    int source = -1, half = 0;
+    unsigned differ = 0;
     HCCC_UNROLL(n)
     for (int g = 0; g < n; ++g) {
-      const int late = hccc_late_half(found[g], b.launch);
-      if (packets[g] && late >= 0) source = k + g, half = late;
+      HCCC_UNROLL(hccc_unit_packets)
+      for (int i = 0; i < hccc_unit_packets; ++i)
+        if (From::packets(k + g))
+          differ |= (found[g][i].flag[0] ^ b.launch) | (found[g][i].flag[1] ^ b.launch);
     }
-    if (source < 0) break;
+    if (!differ) break;
     if (turns % 256) continue;
-    const hccc_operand o = hccc_pick_operand(p, source);
-    const int packet = unit * hccc_unit_packets + half / 2;
-    if (!hccc_await_packet(b, p.prim, o.rank, o.slot, packet, half % 2)) return false;
+    HCCC_UNROLL(1)
+    for (int g = 0; g < n && k + g < From::length; ++g) {
+      const hccc_operand o = from[k + g];
+      if (o.buffer != HCCC_IN_PACKETS) continue;
+      for (int half = 0; half < 2 * hccc_unit_packets; ++half) {
+        const int packet = unit * hccc_unit_packets + half / 2;
+        if (!hccc_await_packet(b, prim, o.rank, o.slot, packet, half % 2)) return false;
+      }
+    }
   }
   HCCC_UNROLL(n)
   for (int g = 0; g < n; ++g) {
     HCCC_UNROLL(2 * hccc_unit_packets)
     for (int i = 0; i < 2 * hccc_unit_packets; ++i)
-      got[g].word[i] = packets[g] ? found[g][i / 2].word[i % 2] : got[g].word[i];
+      if (From::packets(k + g)) got[g].word[i] = found[g][i / 2].word[i % 2];
   }
   return true;
 }
 
-// Stores a unit to n destinations, from number d on. Their places first, since no load is moved across
-// the stores.
-template <int n, int mode, int W, int K, int D, int N>
-HCCC_FN void hccc_send_units(hccc_unit result, const hccc_block& b,
-                             const hccc_primitive<mode, W, K, D, N>& p, int d, int unit, int left) {
-  char* to[n];
-  HCCC_UNROLL(n)
-  for (int g = 0; g < n; ++g) {
-    const hccc_operand& o = p.to.item[d + g < D ? d + g : 0];
-    if (o.buffer == HCCC_IN_PACKETS) to[g] = hccc_packet_at(b, o.rank, o.slot, unit * hccc_unit_packets);
-    else to[g] = reinterpret_cast<char*>(hccc_place(b, o, 0) + unit * hccc_unit_length);
-  }
-  HCCC_UNROLL(n)
-  for (int g = 0; g < n; ++g) {
-    if (d + g >= D) continue;
-    if (p.to.item[d + g].buffer != HCCC_IN_PACKETS) {
-      hccc_store_unit(reinterpret_cast<hccc_T*>(to[g]), result, left);
-      continue;
+// Stores a unit to all destinations: to others' packet slots first. Where these lie is loaded before, for no
+// load is moved across the stores.
+template <class To>
+HCCC_FN void hccc_send_unit(hccc_unit result, const hccc_block& b, const hccc_operand* to, int unit,
+                            int left) {
+  constexpr int n = To::length < 8 ? To::length : 8;
+  HCCC_UNROLL(To::length)
+  for (int d = 0; d < To::length; d += n) {
+    char* at[n];
+    HCCC_UNROLL(n)
+    for (int g = 0; g < n; ++g)
+      if (To::packets(d + g))
+        at[g] = hccc_slots_of(b, to[d + g].rank) +
+                hccc_packet_at(to[d + g].slot, unit * hccc_unit_packets);
+    HCCC_UNROLL(n)
+    for (int g = 0; g < n; ++g) {
+      HCCC_UNROLL(hccc_unit_packets)
+      for (int i = 0; i < hccc_unit_packets; ++i)
+        if (To::packets(d + g))
+          hccc_st_packet(at[g] + i * sizeof(hccc_packet),
+                         {{result.word[2 * i], result.word[2 * i + 1]}, {b.launch, b.launch}});
     }
-    HCCC_UNROLL(hccc_unit_packets)
-    for (int i = 0; i < hccc_unit_packets; ++i)
-      hccc_st_packet(to[g] + i * sizeof(hccc_packet), {{result.word[2 * i], result.word[2 * i + 1]},
-                                                       {b.launch, b.launch}});
   }
+  HCCC_UNROLL(To::length)
+  for (int d = 0; d < To::length; ++d)
+    if (!To::packets(d)) hccc_store_unit(hccc_unit_at(b, to[d], unit), result, left);
 }
 
 // What the sources of a primitive are multiplied by, where the reduction does that.
-template <int K>
 struct hccc_unit_scales {
   const hccc_block& b;
-  const hccc_operands<K>& from;
-  HCCC_METHOD hccc_value scale_of(int k) const { return hccc_scale_of(b, from.item[k < K ? k : 0]); }
+  const hccc_operand* from;
+  HCCC_METHOD hccc_value scale_of(int k) const { return hccc_scale_of(b, from[k]); }
 };
 
 // Combines or copies one unit, of which `left` elements are there, or more. False: the launch is lost.
-template <int mode, int W, int K, int D, int N>
-HCCC_FN bool hccc_exchange_unit(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p,
-                                int unit, int left) {
-  constexpr int n = K < hccc_polled ? K : hccc_polled, m = D < 8 ? D : 8;
+template <class From, class To, int mode>
+HCCC_FN bool hccc_exchange_unit(const hccc_block& b, int prim, const hccc_operand* from,
+                                const hccc_operand* to, int unit, int left) {
+  constexpr int K = From::length, n = K < hccc_polled ? K : hccc_polled;
+  const hccc_unit_scales scales{b, from};
   hccc_unit got[n];
-  if (!hccc_receive_units(got, b, p, 0, unit, left)) return false;
+  if (!hccc_receive_units<From>(got, b, prim, from, 0, unit, left)) return false;
   hccc_unit result = got[0];
   if constexpr (hccc_computes(mode)) {
-    const hccc_unit_scales<K> scales{b, p.from};
     hccc_values<hccc_unit> sum = hccc_up(scales, 0, got[0]);
     HCCC_UNROLL(n)
-    for (int g = 1; g < n; ++g) hccc_combine(sum, hccc_up(scales, g, got[g]));
-    HCCC_UNROLL(1)
+    for (int k = 1; k < n; ++k) hccc_combine(sum, hccc_up(scales, k, got[k]));
+    HCCC_UNROLL(K)
     for (int k = n; k < K; k += n) {
-      if (!hccc_receive_units(got, b, p, k, unit, left)) return false;
+      if (!hccc_receive_units<From>(got, b, prim, from, k, unit, left)) return false;
       HCCC_UNROLL(n)
       for (int g = 0; g < n; ++g)
         if (k + g < K) hccc_combine(sum, hccc_up(scales, k + g, got[g]));
     }
     result = hccc_down<mode>(sum);
   }
-  HCCC_UNROLL(1)
-  for (int d = 0; d < D; d += m) hccc_send_units<m>(result, b, p, d, unit, left);
+  hccc_send_unit<To>(result, b, to, unit, left);
   return true;
 }
 
 // Forgets the flags of a slot, after the last read in this launch: each thread of its own units, and of
 // those that this launch leaves alone.
 HCCC_NOINLINE void hccc_clear_slot(hccc_block b, int slot, int first) {
+  char* slots = hccc_slots_of(b, b.rank);
   for (int unit = first; unit * hccc_unit_packets < hccc_call_packet; unit += hccc_threads)
     for (int i = 0; i < hccc_unit_packets; ++i)
-      hccc_st_packet(hccc_packet_at(b, b.rank, slot, unit * hccc_unit_packets + i), {});
+      hccc_st_packet(slots + hccc_packet_at(slot, unit * hccc_unit_packets + i), {});
 }
 
 // Executes a primitive on the `valid` elements of this channel's part of chunk `sub` of a block, by all
 // threads. False: the launch is lost.
-template <int mode, int W, int K, int D, int N>
+template <class From, class To, int mode, int W, int K, int D, int N>
 HCCC_FN bool hccc_exchange(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p, int sub,
-                           long long valid) {
+                           int valid) {
   static_assert(hccc_computes(mode) || K == 1, "a primitive that does not reduce has one source");
+  const hccc_block own = b;  // in registers, whatever is stored
   bool ok = true;
-  if (!sub && !b.channel) ok = hccc_tell_call(b, p);
-  const int first = hccc_first_unit(b, sub), units = hccc_units(b, sub, valid);
+  if (hccc_is_first(own, sub) && hccc_from_last() < hccc_most_of<From, To>)
+    ok = hccc_tell_call(own, p.prim, p.from.item, K, p.to.item, D);
+  const int first = hccc_first_unit(own, sub), units = hccc_units(own, sub, valid);
   HCCC_UNROLL(1)
   for (int unit = first; ok && unit < units; unit += hccc_threads)
-    ok = hccc_exchange_unit(b, p, unit, static_cast<int>(valid) - unit * hccc_unit_length);
+    ok = hccc_exchange_unit<From, To, mode>(own, p.prim, p.from.item, p.to.item, unit,
+                                            valid - unit * hccc_unit_length);
   HCCC_UNROLL(1)
-  for (int i = 0; hccc_forgets(b) && i < K; ++i) {
-    const hccc_operand o = hccc_pick_operand(p, i);
-    if (o.buffer == HCCC_IN_PACKETS) hccc_clear_slot(b, o.slot, first);
-  }
+  for (int i = 0; hccc_forgets(own) && i < K; ++i)
+    if (p.from.item[i].buffer == HCCC_IN_PACKETS) hccc_clear_slot(own, p.from.item[i].slot, first);
   return ok;
 }

@@ -29,6 +29,26 @@ struct hccc_operands {
   hccc_operand item[n ? n : 1];
 };
 
+#if HCCC_PACKETS > 0
+
+// An operand in a packet slot, of a type of its own: what a list has is known when it is compiled.
+struct hccc_packet_operand : hccc_operand {};
+
+HCCC_FN constexpr bool hccc_in_packets(const hccc_operand*) { return false; }
+HCCC_FN constexpr bool hccc_in_packets(const hccc_packet_operand*) { return true; }
+
+template <class... O>
+struct hccc_listed : hccc_operands<sizeof...(O)> {
+  static constexpr int length = sizeof...(O);
+  // Returns whether operand i is in a packet slot; false past the last.
+  HCCC_FN constexpr bool packets(int i) {
+    constexpr bool all[] = {hccc_in_packets(static_cast<const O*>(nullptr))..., false};
+    return all[i < length ? i : length];
+  }
+};
+
+#endif
+
 // A flag of the own rank to wait for.
 struct hccc_awaited {
   int flag;
@@ -54,6 +74,20 @@ HCCC_FN hccc_flags<sizeof...(I)> hccc_waits(I... id) {
   return {{hccc_awaited{id}...}};
 }
 
+#if HCCC_PACKETS > 0
+
+template <class... O>
+HCCC_FN hccc_listed<O...> hccc_from(O... operand) {
+  return {{{operand...}}};
+}
+
+template <class... O>
+HCCC_FN hccc_listed<O...> hccc_to(O... operand) {
+  return {{{operand...}}};
+}
+
+#else
+
 template <class... O>
 HCCC_FN hccc_operands<sizeof...(O)> hccc_from(O... operand) {
   return {{operand...}};
@@ -63,6 +97,8 @@ template <class... O>
 HCCC_FN hccc_operands<sizeof...(O)> hccc_to(O... operand) {
   return {{operand...}};
 }
+
+#endif
 
 HCCC_FN hccc_target hccc_post(int rank, int flag) { return {rank, flag}; }
 
@@ -96,15 +132,19 @@ HCCC_FN hccc_operand hccc_stage(const hccc_block&, int rank, int slot) {
   return hccc_chunk_at(HCCC_IN_STAGE, rank, slot);
 }
 
+#if HCCC_PACKETS > 0
+
 // Describes a source in a packet slot of the own rank, which `rank` fills.
-HCCC_FN hccc_operand hccc_packets_in(const hccc_block&, int rank, int slot) {
-  return hccc_chunk_at(HCCC_IN_PACKETS, rank, slot);
+HCCC_FN hccc_packet_operand hccc_packets_in(const hccc_block&, int rank, int slot) {
+  return {hccc_chunk_at(HCCC_IN_PACKETS, rank, slot)};
 }
 
 // Describes a destination in a packet slot of `rank`.
-HCCC_FN hccc_operand hccc_packets_out(const hccc_block&, int rank, int slot) {
-  return hccc_chunk_at(HCCC_IN_PACKETS, rank, slot);
+HCCC_FN hccc_packet_operand hccc_packets_out(const hccc_block&, int rank, int slot) {
+  return {hccc_chunk_at(HCCC_IN_PACKETS, rank, slot)};
 }
+
+#endif
 
 #if HCCC_QUEUES > 0
 

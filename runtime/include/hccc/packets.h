@@ -35,12 +35,12 @@ HCCC_FN unsigned hccc_short_signature(const hccc_block& b) {
   return static_cast<unsigned>(b.p->signature ^ b.p->signature >> 32);
 }
 
+constexpr long long hccc_slot_bytes = 1LL * HCCC_LINE * HCCC_LINES;
+
 // Returns the first packet of a slot of `rank`, of this launch's parity.
 HCCC_FN hccc_line* hccc_slot_of(const hccc_block& b, int rank, int slot) {
-  char* flags = static_cast<char*>(b.p->ranks[rank].flags) + b.p->flags_at;
-  const long long half = static_cast<long long>(b.launch & 1) * HCCC_CHANNELS + b.channel;
-  hccc_line* lines = reinterpret_cast<hccc_line*>(flags + hccc_packets_at(hccc_this_shape));
-  return lines + (half * HCCC_PACKETS + slot) * HCCC_LINES;
+  char* slots = static_cast<char*>(b.ranks[rank].flags) + b.slots_at;
+  return reinterpret_cast<hccc_line*>(slots + slot * hccc_slot_bytes);
 }
 
 // Sends `bytes` from packet `first` of a slot on; an empty packet where there are none.
@@ -137,14 +137,14 @@ HCCC_NOINLINE bool hccc_exchange_lines(const hccc_block& b, const hccc_exchange_
   return true;
 }
 
-template <int mode, int W, int K, int D, int N>
+template <class From, class To, int mode, int W, int K, int D, int N>
 HCCC_FN bool hccc_exchange(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p, int sub,
-                           long long valid) {
+                           int valid) {
   return hccc_exchange_lines<mode>(b, {p.prim, p.from.item, K, p.to.item, D}, sub, valid);
 }
 
 // Returns whether this thread has nothing to do in a primitive.
-template <int K, int D>
-HCCC_FN bool hccc_is_idle(const hccc_block&, int, long long) {
+template <class From, class To>
+HCCC_FN bool hccc_is_idle(const hccc_block&, int, bool) {
   return false;
 }
