@@ -31,6 +31,7 @@ struct hccc_block {
   const hccc_rank* ranks;    // this and the next two: of the parameters, which lie farther away
   int count, part;           // elements, which are few
   long long slots_at;        // bytes from a rank's flags to the channel's packet slots of this parity
+  char* slots;               // those of the own rank
 #endif
 };
 
@@ -126,8 +127,13 @@ HCCC_FN void hccc_report(const hccc_block& b, unsigned have, unsigned want,
 }
 
 // Loops over windows. A window is executed primitive by primitive, a primitive micro-batch by
-// micro-batch (ResCCL §3): window = all is task-level execution, window = 1 algorithm-level.
+// micro-batch (ResCCL §3): window = all is task-level execution, window = 1 algorithm-level. Calls of
+// packets have one.
+#if HCCC_PACKETS > 0
+#define HCCC_WINDOWS(b) if (hccc_open_window(b, 0), hccc_in_window(b))
+#else
 #define HCCC_WINDOWS(b) for (hccc_open_window(b, 0); hccc_in_window(b); hccc_open_window(b, b.m1))
+#endif
 
 HCCC_FN void hccc_open_window(hccc_block& b, unsigned first) {
   const unsigned left = b.p->batches - first;

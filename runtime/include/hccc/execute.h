@@ -14,7 +14,7 @@
 template <class From, class To, int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, K, D, N>& p) {
   static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
-  const int valid = hccc_moves<mode>(b) ? static_cast<int>(hccc_valid(b, sub)) : 0;
+  const int valid = hccc_moves<mode>(b) ? hccc_valid_of(b, sub) : 0;
   HCCC_TRACED(hccc_span span = hccc_begin_span(b, p.prim, b.m0);)
   if constexpr (hccc_meets)
     b.stopped = hccc_barrier_any(b.stopped) || !hccc_await_conditions(b, p, b.m0);

@@ -82,19 +82,19 @@ constexpr int hccc_most_of = From::length > To::length ? From::length : To::leng
 // Returns whether this thread has nothing to do in a primitive.
 template <class From, class To>
 HCCC_FN bool hccc_is_idle(const hccc_block& b, int sub, bool moves) {
-  const int left = moves ? b.count - (sub * HCCC_CHANNELS + b.channel) * b.part : 0;
+  const int valid = moves ? hccc_valid_of(b, sub) : 0;
   if (hccc_forgets(b)) return false;
   if (hccc_is_first(b, sub)) {
-    const bool tells = hccc_from_last() < hccc_most_of<From, To>, has = hccc_thread() < hccc_units_of(left);
+    const bool tells = hccc_from_last() < hccc_most_of<From, To>, has = hccc_thread() < hccc_units_of(valid);
     return !tells && !has && hccc_thread();
   }
-  return left <= 0 || hccc_first_unit(b, sub) >= hccc_units_of(left < b.part ? left : b.part);
+  return !valid || hccc_first_unit(b, sub) >= hccc_units_of(valid);
 }
 
 // Waits until half of a packet of the own rank is there; rare, so out of line, and with a copy of the
 // block, which keeps the caller's in registers. False: the launch is lost.
 HCCC_NOINLINE bool hccc_await_packet(hccc_block b, int prim, int rank, int slot, int packet, int half) {
-  const char* at = hccc_slots_of(b, b.rank) + hccc_packet_at(slot, packet);
+  const char* at = b.slots + hccc_packet_at(slot, packet);
   const unsigned* flag = reinterpret_cast<const unsigned*>(at) + 2 * half + 1;
   return hccc_wait(b, flag, b.launch, {HCCC_WAIT_PACKET, rank, prim, static_cast<unsigned>(slot)});
 }
@@ -114,8 +114,7 @@ HCCC_NOINLINE bool hccc_tell_call(hccc_block b, int prim, const hccc_operand* fr
     if (o.buffer != HCCC_IN_PACKETS) continue;
     for (int half = 0; half < 2; ++half)
       if (!hccc_await_packet(b, prim, o.rank, o.slot, hccc_call_packet, half)) return false;
-    const char* at = hccc_slots_of(b, b.rank) + hccc_packet_at(o.slot, hccc_call_packet);
-    const hccc_packet said = hccc_ld_packet(at);
+    const hccc_packet said = hccc_ld_packet(b.slots + hccc_packet_at(o.slot, hccc_call_packet));
     const bool same = said.word[0] == call[0] && said.word[1] == call[1];
     if (same || !(said.word[0] | said.word[1])) continue;
     hccc_report(b, 0, 0, {HCCC_OTHER_CALL, o.rank, -1, 0});
@@ -152,7 +151,6 @@ HCCC_FN void hccc_store_unit(hccc_T* at, hccc_unit unit, int left) {
 template <class From, int n>
 HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int prim,
                                 const hccc_operand* from, int k, int unit, int left) {
-  const char* slots = hccc_slots_of(b, b.rank);
   const char* at[n];
   bool any = false;
   HCCC_UNROLL(n)
@@ -160,7 +158,7 @@ HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int pr
     if (k + g >= From::length) continue;
     const hccc_operand o = from[k + g];
     any |= From::packets(k + g);
-    if (From::packets(k + g)) at[g] = slots + hccc_packet_at(o.slot, unit * hccc_unit_packets);
+    if (From::packets(k + g)) at[g] = b.slots + hccc_packet_at(o.slot, unit * hccc_unit_packets);
     else got[g] = hccc_load_unit(hccc_unit_at(b, o, unit), left);
   }
   hccc_packet found[n][hccc_unit_packets];
@@ -264,10 +262,9 @@ HCCC_FN bool hccc_exchange_unit(const hccc_block& b, int prim, const hccc_operan
 // Forgets the flags of a slot, after the last read in this launch: each thread of its own units, and of
 // those that this launch leaves alone.
 HCCC_NOINLINE void hccc_clear_slot(hccc_block b, int slot, int first) {
-  char* slots = hccc_slots_of(b, b.rank);
   for (int unit = first; unit * hccc_unit_packets < hccc_call_packet; unit += hccc_threads)
     for (int i = 0; i < hccc_unit_packets; ++i)
-      hccc_st_packet(slots + hccc_packet_at(slot, unit * hccc_unit_packets + i), {});
+      hccc_st_packet(b.slots + hccc_packet_at(slot, unit * hccc_unit_packets + i), {});
 }
 
 // Executes a primitive on the `valid` elements of this channel's part of chunk `sub` of a block, by all

@@ -201,6 +201,7 @@ HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
   b.ranks = b.p->ranks, b.count = static_cast<int>(b.p->count), b.part = static_cast<int>(b.p->part);
   const long long half = static_cast<long long>(b.launch & 1) * HCCC_CHANNELS + b.channel;
   b.slots_at = b.p->flags_at + hccc_packets_at(hccc_this_shape) + half * HCCC_PACKETS * hccc_slot_bytes;
+  b.slots = static_cast<char*>(b.ranks[b.rank].flags) + b.slots_at;
   b.stopped = state.lost || (!hccc_port_parallel && hccc_ld_relaxed(&b.p->fault->claimed));
 }
 

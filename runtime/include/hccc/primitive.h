@@ -188,6 +188,14 @@ HCCC_FN long long hccc_valid(const hccc_block& b, int sub) {
   return left < 0 ? 0 : left < b.p->part ? left : b.p->part;
 }
 
+#if HCCC_PACKETS > 0
+// Returns the same for calls of packets, which are short.
+HCCC_FN int hccc_valid_of(const hccc_block& b, int sub) {
+  const int left = b.count - (sub * HCCC_CHANNELS + b.channel) * b.part;
+  return left < 0 ? 0 : left < b.part ? left : b.part;
+}
+#endif
+
 HCCC_FN unsigned hccc_batch_length(const hccc_block& b, long long valid, unsigned m) {
   const long long left = valid - static_cast<long long>(m) * b.p->micro;
   return left < 0 ? 0 : left < b.p->micro ? static_cast<unsigned>(left) : b.p->micro;
