@@ -494,10 +494,30 @@ inline bool sleep(Machine&, Thread& t, const Instruction&) {
 
 // ---- memory ----
 
+// A strong access of a vector is one of each of its elements, in any order, and others come between.
+inline bool is_apart(const Instruction& i) { return i.order >= VOLATILE && i.count > 1; }
+
+// Makes the next of them by `access`, which takes the bytes before the element. Returns whether it was the
+// last; `on` is whether the thread's turn goes on.
+template <class F>
+bool next_part(Machine& m, Thread& t, const Instruction& i, int size, F access, bool& on) {
+  if (!t.parts) t.first = int(m.memory.rng.below(i.count));
+  on = access((t.first + t.parts) % i.count * size);
+  if (!on) return false;
+  t.parts = (t.parts + 1) % i.count;
+  if (!t.parts) return true;
+  --t.next;
+  on = m.memory.rng.chance(512);
+  return false;
+}
+
 template <class T>
 bool load(Machine& m, Thread& t, const Instruction& i) {
-  u8 bytes[MOST_BYTES];
-  if (!m.load(t, i, sizeof(T) * i.count, bytes)) return false;
+  u8 own[MOST_BYTES], *const bytes = is_apart(i) ? t.vector : own;
+  bool on = true;
+  const auto part = [&](int at) { return m.load(t, i, sizeof(T), bytes + at, at); };
+  if (!is_apart(i) && !m.load(t, i, sizeof(T) * i.count, bytes)) return false;
+  if (is_apart(i) && !next_part(m, t, i, sizeof(T), part, on)) return on;
   for (int k = 0; k < i.count; ++k) {
     T value;
     memcpy(&value, bytes + k * sizeof(T), sizeof(T));
@@ -508,11 +528,14 @@ bool load(Machine& m, Thread& t, const Instruction& i) {
 template <class T>
 bool store(Machine& m, Thread& t, const Instruction& i) {
   u8 bytes[MOST_BYTES];
+  bool on = true;
   for (int k = 0; k < i.count; ++k) {
     const T value = get<T>(t, i.a[1 + k]);
     memcpy(bytes + k * sizeof(T), &value, sizeof(T));
   }
-  return m.store(t, i, sizeof(T) * i.count, bytes);
+  if (!is_apart(i)) return m.store(t, i, sizeof(T) * i.count, bytes);
+  next_part(m, t, i, sizeof(T), [&](int at) { return m.store(t, i, sizeof(T), bytes + at, at); }, on);
+  return on;
 }
 struct Exchange {
   template <class T>

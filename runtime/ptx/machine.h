@@ -66,6 +66,8 @@ struct Thread {
   int function, depth;
   int runs_at;  // its place among those that can run; -1: it waits
   int barrier, result;
+  int parts = 0, first = 0;  // of a vector: how many there are yet, and which is the first
+  uint8_t vector[32];
   uint64_t unpolled;  // instructions since it last looked whether something is so
   uint8_t* stack;
   std::vector<Store*> stores;
@@ -165,11 +167,12 @@ class Machine {
     return false;
   }
 
-  bool load(Thread& t, const Instruction& i, int size, uint8_t* out) {
+  // Loads, and below stores, `size` bytes, `past` of which are before them.
+  bool load(Thread& t, const Instruction& i, int size, uint8_t* out, int past = 0) {
     uint8_t* plain;
     Region* region;
     uint64_t at;
-    if (!find(t, i, size, plain, region, at)) return false;
+    if (!find(t, i, size, past, plain, region, at)) return false;
     if (plain) {
       memcpy(out, plain, size);
     } else if (i.order < VOLATILE) {
@@ -184,11 +187,11 @@ class Machine {
     return true;
   }
 
-  bool store(Thread& t, const Instruction& i, int size, const uint8_t* bytes) {
+  bool store(Thread& t, const Instruction& i, int size, const uint8_t* bytes, int past = 0) {
     uint8_t* plain;
     Region* region;
     uint64_t at;
-    if (!find(t, i, size, plain, region, at)) return false;
+    if (!find(t, i, size, past, plain, region, at)) return false;
     const int where = int(&i - code);
     if (i.order == RELEASE) publish(t, i.scope);
     if (plain)
@@ -205,7 +208,7 @@ class Machine {
     uint8_t* plain;
     Region* region;
     uint64_t at;
-    if (!find(t, i, sizeof(T), plain, region, at)) return false;
+    if (!find(t, i, sizeof(T), 0, plain, region, at)) return false;
     T old;
     if (i.order == RELEASE || i.order >= ACQ_REL) publish(t, i.scope);
     if (plain) {
@@ -261,24 +264,25 @@ class Machine {
   uint64_t time() const { return 1 + steps + skipped_; }
 
   // Finds what an access touches: memory without weakness (`plain`), or a region.
-  bool find(Thread& t, const Instruction& i, int size, uint8_t*& plain, Region*& region,
+  bool find(Thread& t, const Instruction& i, int size, int past, uint8_t*& plain, Region*& region,
             uint64_t& at) {
+    const int64_t offset = i.offset + past;
     plain = nullptr;
     region = nullptr;
     if (i.space == FRAME) {
-      plain = t.frame + i.offset;
+      plain = t.frame + offset;
       return true;
     }
     memcpy(&at, t.frame + i.a[0], 8);
     uint8_t* const shared = reinterpret_cast<uint8_t*>(t.block->shared.data());
     if (i.space == SHARED) {
-      at = uint32_t(at + uint64_t(i.offset));
+      at = uint32_t(at + uint64_t(offset));
       if (at + size > shared_bytes) return fail(t, i, WILD, at);
       if (at % size) return fail(t, i, MISALIGNED, at);
       plain = shared + at;
       return true;
     }
-    at += uint64_t(i.offset);
+    at += uint64_t(offset);
     if (at % size) return fail(t, i, MISALIGNED, at);
     const uint64_t stack = reinterpret_cast<uint64_t>(t.stack);
     const uint64_t block = reinterpret_cast<uint64_t>(shared);

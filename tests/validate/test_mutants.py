@@ -118,11 +118,12 @@ def test_no_mutant_survives(
     print(name, transport.name.lower(), target.name, part, dict(found))  # for the curious: -s
 
 
+@pytest.mark.parametrize("target", [slow(CPU), CUDA, slow(HIP)], ids=lambda t: t.name)
 @pytest.mark.parametrize("name", ["direct_allreduce", slow("ring_allgather")])
-def test_no_mutant_of_packets_survives(name: str) -> None:
+def test_no_mutant_of_packets_survives(name: str, target: Target) -> None:
     options = Options(protocol="ll", prove=False)
     plan = api.compile(EXAMPLES / f"{name}.rccl", options).plan
-    found = judged(plan, CPU, 0, 20 * LONG)
+    found = judged(plan, target, 0, 20 * LONG)
     assert set(found) <= {"E438", "E439", "equivalent", "reordered", "free"}, found
     assert found["E438"] > 0
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from hccc.base.diagnostics import UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
@@ -27,7 +29,7 @@ from hccc.runtime.request import LaunchRequest
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
-from tests.marks import LONG
+from tests.marks import LONG, slow
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
@@ -49,7 +51,22 @@ class Harness:
         directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
         source = place / f"{plan.name}.cu"
         self.plan, self.source = plan, source
-        self.text = self._launcher().text(source.resolve(), Variant("float32"))
+        self.text = self.compiled()
+
+    def compiled(self) -> str:
+        """Returns the PTX of the kernels."""
+        return self._launcher().text(self.source.resolve(), Variant("float32"))
+
+    def edit(self, header: str, old: str, new: str) -> str:
+        """Returns the PTX with another text in a header."""
+        path = self.source.parent / "hccc" / header
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+        try:
+            return self.compiled()
+        finally:
+            path.write_text(text)
 
     def _launcher(self) -> PtxLauncher:
         shape = shape_of(self.plan)
@@ -107,6 +124,34 @@ def test_what_orders_is_missed(tmp_path: Path, ring: bool) -> None:
     assert {"st.release", "ld.acquire", "bar.sync", "bar.red"} <= told
 
 
+CHECKED = "differ |= (found[g][i].flag[0] ^ b.launch) | (found[g][i].flag[1] ^ b.launch);"
+BREAKS = {  # header, text, another in its place
+    "no check": ("gpu_packets.h", "if (!differ) break;", "break;"),
+    "half a check": ("gpu_packets.h", CHECKED, "differ |= found[g][i].flag[0] ^ b.launch;"),
+    "one parity": ("launch.h", "static_cast<long long>(b.launch & 1)", "0LL"),
+    "channels in one place": ("launch.h", "* HCCC_CHANNELS + b.channel", "* HCCC_CHANNELS"),
+    "the same epoch": ("launch.h", "b.launch = hccc_next_epoch(state.launch)", "b.launch = 1"),
+}
+
+
+@pytest.fixture(scope="module")
+def packets(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    """Makes an AllReduce of 3 ranks that exchange packets."""
+    options = Options(protocol="ll", channels=2)
+    plan = driver.compile_program(plans.mesh_allreduce(3), options).plan
+    return Harness(replace(plan, warps=2), tmp_path_factory.mktemp("packets"))
+
+
+def test_packets_are_right_in_any_order(packets: Harness) -> None:
+    assert [packets.fault(packets.text, seed) for seed in range(SEEDS)] == [""] * SEEDS
+
+
+@pytest.mark.parametrize("what", [w if k < 2 else slow(w) for k, w in enumerate(BREAKS)])
+def test_a_broken_packet_is_told(packets: Harness, what: str) -> None:
+    text = packets.edit(*BREAKS[what])
+    assert any(packets.fault(text, seed) for seed in range(4 * SEEDS))
+
+
 def run(hccc: Hccc, name: str, *options: str) -> None:
     """Runs an example; two launches in place and two out of place, each compared with the CPU."""
     code, out, err = hccc("run", EXAMPLES / f"{name}.rccl", "--device", "ptx", *options)
@@ -147,6 +192,13 @@ def test_types_and_reductions(hccc: Hccc) -> None:
     run(hccc, "sendrecv", *few, "-d", "int8,float64")
     run(hccc, "ring_allreduce", *few, "-d", "int8", "-o", "land")
     run(hccc, "ring_allreduce", *few, "-d", "float32,float16,bfloat16", "-o", "sum,max")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["direct_allreduce", "ring_allreduce", "direct_alltoall"])
+def test_packets_of_examples(hccc: Hccc, name: str) -> None:
+    few = ["--protocol", "ll", "-b", "0", "-e", "2006", "-i", "1003", "-n", "1"]
+    run(hccc, name, *few, "-d", "bfloat16,complex128")
 
 
 @pytest.mark.slow
