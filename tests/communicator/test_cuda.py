@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
@@ -40,6 +42,14 @@ def sums(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Builds an AllReduce of three ranks."""
     place = tmp_path_factory.mktemp("sums") / "kernels"
     return cuda.library(plans.compiled(plans.mesh_allreduce(3)), place, runtime)
+
+
+@pytest.fixture(scope="session")
+def packets(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Builds the same by packets."""
+    plan = driver.compile_program(plans.mesh_allreduce(3), Options(protocol="ll")).plan
+    place = tmp_path_factory.mktemp("packets") / "kernels"
+    return cuda.library(replace(plan, max_bytes=1 << 20), place, runtime)  # as the tests' calls
 
 
 class CudaRank:
@@ -379,6 +389,9 @@ def other_calls(communicator: Communicator, place: Path, blocks: Path) -> list[s
     return texts
 
 
+SAID_OF_OTHERS = ("of 100 int32", "Alltoallv of int32", "of 100 int32")
+
+
 @pytest.mark.parametrize("has", ["vmm descriptor", ""])
 def test_another_call_at_one_rank_costs_nothing(
     runtime: Path, sums: Path, blocks: Path, has: str
@@ -386,9 +399,7 @@ def test_another_call_at_one_rank_costs_nothing(
     environment = cuda.environment(runtime, has)
     found = run(3, other_calls, sums, blocks, environment=environment)
     assert found[0] == found[1] == found[2]
-    for text, said in zip(
-        found[0], ("of 100 int32", "Alltoallv of int32", "of 100 int32"), strict=True
-    ):
+    for text, said in zip(found[0], SAID_OF_OTHERS, strict=True):
         assert said in text and f"Allreduce of {COUNT} int32 (sum) in place" in text, text
 
 
@@ -709,6 +720,35 @@ def test_one_process_has_memory_of_both(runtime: Path, sums: Path) -> None:
     environment = {**cuda.environment(runtime), "HCCC_PLATFORM": "cpu"}
     found = run(3, of_both, sums, environment=environment)
     assert found == [["cpu", "cuda", "cuda", "cpu"]] * 3
+
+
+def test_calls_by_packets(runtime: Path, packets: Path) -> None:
+    environment = cuda.environment(runtime)
+    assert run(3, all_reduces, packets, environment=environment) == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [("die", "rank 1 is gone"), ("stall", "rank 1 has not started the call")],
+)
+def test_packets_that_do_not_come(runtime: Path, packets: Path, how: str, text: str) -> None:
+    environment = cuda.environment(runtime, HCCC_TIMEOUT="1.5")
+    silent = [VICTIM] if how == "die" else []
+    found = start(3, wrong_once, packets, how, environment=environment).outcomes(silent=silent)
+    for rank in (0, 2):
+        assert isinstance(found[rank], Lost) and text in found[rank].text, found
+
+
+def test_packets_of_another_call(runtime: Path, packets: Path, blocks: Path) -> None:
+    """Flags are zeroed after each: epochs begin anew."""
+    found = run(3, other_calls, packets, blocks, environment=cuda.environment(runtime))
+    assert found[0] == found[1] == found[2]
+    for text, said in zip(found[0], SAID_OF_OTHERS, strict=True):
+        assert said in text and f"Allreduce of {COUNT} int32 (sum) in place" in text, text
+
+
+def test_packets_in_graphs(runtime: Path, packets: Path) -> None:
+    assert run(3, captured, packets, environment=cuda.environment(runtime)) == [True] * 3
 
 
 def no_gpu(communicator: Communicator) -> str:

@@ -15,9 +15,12 @@ from hccc.base.diagnostics import Source
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.targets import CUDA, HIP, Target
+from hccc.runtime.abi import CallRecord
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.request import LaunchRequest
+from hccc.testing import kernels
 from tests.emit import launch, plans
 from tests.marks import slow
 from tests.runtime import gpu_text
@@ -143,6 +146,45 @@ def test_words_of_other_sizes(dtype: str, tmp_path: Path) -> None:
         for offset in (0, 1):
             p = Pattern(plan.collective, dtype, "sum", count, seed)
             assert world.wrong(p, micro_batch_bytes=64, offset=offset) == 0
+
+
+PACKETS = [
+    ("float16", "sum"),
+    ("complex128", "sum"),
+    *(slow(d, o) for d, o in (("int8", "avg"), ("bfloat16", "sum"), ("float64", "max"))),
+    *(slow(d, o) for d, o in (("bool", "land"), ("complex64", "prod"), ("float8e4m3", "sum"))),
+]
+
+
+@pytest.mark.parametrize("target", [CUDA, HIP], ids=lambda t: t.name)
+@pytest.mark.parametrize(("dtype", "op"), PACKETS)
+@pytest.mark.parametrize("fuse", ["auto", slow("none")])
+def test_packets_have_the_bits_of_the_cpu(
+    dtype: str, op: str, fuse: str, target: Target, tmp_path: Path
+) -> None:
+    """Of any lengths, at any element of a buffer, before and after epochs wrap."""
+    options = Options(protocol="ll", fuse=fuse, channels=2)
+    plan = driver.compile_program(plans.mesh_allreduce(4), options).plan
+    world = launch.PlanRanks(gpu_text.built(plan, target, dtype, op, tmp_path), plan, target.name)
+    for flags in world.flags:
+        for block in range(world.shape.blocks * world.shape.channels):
+            flags.view(np.uint32)[32 * (world.shape.state_at + block) + 1] = 0xFFFFFFFB
+    rng, kind = np.random.default_rng(5), DTYPES[dtype]
+    for count in (0, 1, 3, 1021, 7, 64, 2, 0, 900, 5):
+        values = [rng.integers(0, 50, count).astype(kind) for _ in range(4)]
+        request = LaunchRequest(count, dtype, op)
+        wanted = kernels.launch(plan, values, request)
+        for offset, in_place in ((0, False), (1, True)):
+            buffers = []
+            for value in values:
+                send, receive = (aligned_zeros((count + 1) * kind.itemsize) for _ in range(2))
+                at = slice(offset, offset + count)
+                pair = send.view(kind)[at], (send if in_place else receive).view(kind)[at]
+                pair[0][:] = value
+                buffers.append(pair)
+            call = CallRecord.of(count=count, timeout_s=20, in_place=in_place)
+            assert world.launch(buffers, call, dtype, op) == 0
+            assert [b.tobytes() for _, b in buffers] == [w.tobytes() for w in wanted], count
 
 
 def summed(values: Sequence[NDArray[Any]]) -> NDArray[Any]:

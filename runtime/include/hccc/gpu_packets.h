@@ -18,8 +18,11 @@ constexpr bool hccc_meets = HCCC_FLAGS + HCCC_SCRATCH + HCCC_STAGE > 0;
 
 // What a thread moves at once: whole elements in whole packets.
 constexpr int hccc_unit_packets = sizeof(hccc_T) > 8 ? 2 : 1;
-struct __attribute__((may_alias)) alignas(8) hccc_unit {
+struct alignas(8) hccc_unit {
   unsigned word[2 * hccc_unit_packets];
+};
+struct __attribute__((may_alias)) hccc_unit_in_memory {
+  hccc_unit unit;
 };
 constexpr int hccc_unit_length = hccc_elements<hccc_unit>::length;
 constexpr int hccc_polled = 8 / hccc_unit_packets;  // sources whose packets are loaded at once
@@ -126,7 +129,7 @@ HCCC_NOINLINE bool hccc_tell_call(hccc_block b, int prim, const hccc_operand* fr
 // Loads a unit of memory, of which `left` elements are there, or more.
 HCCC_FN hccc_unit hccc_load_unit(const hccc_T* at, int left) {
   const bool aligned = reinterpret_cast<unsigned long long>(at) % alignof(hccc_unit) == 0;
-  if (aligned && left >= hccc_unit_length) return *reinterpret_cast<const hccc_unit*>(at);
+  if (aligned && left >= hccc_unit_length) return reinterpret_cast<const hccc_unit_in_memory*>(at)->unit;
   hccc_elements<hccc_unit> e{};
   HCCC_UNROLL(hccc_unit_length)
   for (int i = 0; i < hccc_unit_length; ++i)
@@ -137,7 +140,7 @@ HCCC_FN hccc_unit hccc_load_unit(const hccc_T* at, int left) {
 HCCC_FN void hccc_store_unit(hccc_T* at, hccc_unit unit, int left) {
   const bool aligned = reinterpret_cast<unsigned long long>(at) % alignof(hccc_unit) == 0;
   if (aligned && left >= hccc_unit_length) {
-    *reinterpret_cast<hccc_unit*>(at) = unit;
+    reinterpret_cast<hccc_unit_in_memory*>(at)->unit = unit;
     return;
   }
   const hccc_elements<hccc_unit> e = __builtin_bit_cast(hccc_elements<hccc_unit>, unit);
@@ -240,7 +243,7 @@ HCCC_FN bool hccc_exchange_unit(const hccc_block& b, int prim, const hccc_operan
   constexpr int K = From::length, n = K < hccc_polled ? K : hccc_polled;
   const hccc_unit_scales scales{b, from};
   hccc_unit got[n];
-  if (!hccc_receive_units<From>(got, b, prim, from, 0, unit, left)) return false;
+  if (!hccc_receive_units<From, n>(got, b, prim, from, 0, unit, left)) return false;
   hccc_unit result = got[0];
   if constexpr (hccc_computes(mode)) {
     hccc_values<hccc_unit> sum = hccc_up(scales, 0, got[0]);
@@ -248,7 +251,7 @@ HCCC_FN bool hccc_exchange_unit(const hccc_block& b, int prim, const hccc_operan
     for (int k = 1; k < n; ++k) hccc_combine(sum, hccc_up(scales, k, got[k]));
     HCCC_UNROLL(K)
     for (int k = n; k < K; k += n) {
-      if (!hccc_receive_units<From>(got, b, prim, from, k, unit, left)) return false;
+      if (!hccc_receive_units<From, n>(got, b, prim, from, k, unit, left)) return false;
       HCCC_UNROLL(n)
       for (int g = 0; g < n; ++g)
         if (k + g < K) hccc_combine(sum, hccc_up(scales, k + g, got[g]));

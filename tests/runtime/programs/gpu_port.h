@@ -14,6 +14,8 @@
 #undef hccc_half_down
 #undef HCCC_BODY
 #define HCCC_BODY "gpu_body.h"
+#undef HCCC_PACKETS_BODY
+#define HCCC_PACKETS_BODY "gpu_packets.h"
 #define HCCC_SHARED thread_local
 #ifndef HCCC_THREADS
 #define HCCC_THREADS 512
@@ -35,6 +37,26 @@ HCCC_FN hccc_words hccc_ld16(const void* at) {
 HCCC_FN void hccc_st16(void* at, hccc_words w) {
   if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
   *static_cast<hccc_words*>(at) = w;
+}
+
+struct hccc_packet {
+  unsigned word[2], flag[2];
+};
+
+HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
+  if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
+  const unsigned long long* half = static_cast<const unsigned long long*>(at);
+  const unsigned long long a = __atomic_load_n(half, __ATOMIC_RELAXED);
+  const unsigned long long b = __atomic_load_n(half + 1, __ATOMIC_RELAXED);
+  return {{static_cast<unsigned>(a), static_cast<unsigned>(b)},
+          {static_cast<unsigned>(a >> 32), static_cast<unsigned>(b >> 32)}};
+}
+
+HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
+  if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
+  unsigned long long* half = static_cast<unsigned long long*>(at);
+  __atomic_store_n(half, static_cast<unsigned long long>(p.flag[0]) << 32 | p.word[0], __ATOMIC_RELAXED);
+  __atomic_store_n(half + 1, static_cast<unsigned long long>(p.flag[1]) << 32 | p.word[1], __ATOMIC_RELAXED);
 }
 
 HCCC_FN float ptx_cvt_f32_f16(unsigned short bits) {

@@ -19,9 +19,11 @@ from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
+from hccc.runtime.abi import Params
 from hccc.runtime.build import Variant
 from hccc.runtime.cuda import KERNEL
 from hccc.runtime.layout import shape_of
+from hccc.runtime.ptx import launcher
 from hccc.runtime.ptx.launcher import PtxLauncher
 from hccc.runtime.ptx.machine import PtxKernel
 from hccc.runtime.ptx.mutants import mutants
@@ -144,6 +146,22 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Harness:
 
 def test_packets_are_right_in_any_order(packets: Harness) -> None:
     assert [packets.fault(packets.text, seed) for seed in range(SEEDS)] == [""] * SEEDS
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_packets_say_of_which_call_they_are(
+    packets: Harness, other: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_rank = launcher._of_rank
+
+    def signed(params: bytes, rank: int) -> bytes:
+        own = Params.from_buffer_copy(of_rank(params, rank))
+        own.signature = 5 + (other and rank == 1)
+        return bytes(own)
+
+    monkeypatch.setattr(launcher, "_of_rank", signed)
+    for seed in range(SEEDS):
+        assert ("makes another call" in packets.fault(packets.text, seed)) == other
 
 
 @pytest.mark.parametrize("what", [w if k < 2 else slow(w) for k, w in enumerate(BREAKS)])
