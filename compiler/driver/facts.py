@@ -64,11 +64,6 @@ def _network_facts(plan: Plan) -> Facts:
     }
 
 
-def kernels_note(plan: Plan) -> str:
-    """Says which devices have no kernels of a plan that can be simulated there; "": any has."""
-    return "of CPUs only, so far: --protocol ll" if plan.protocol is PlanProtocol.LL else ""
-
-
 def provenance_facts(made: Provenance | None) -> Facts:
     """Tells how a plan or a catalogue was made; nothing where its file does not."""
     if made is None:

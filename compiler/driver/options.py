@@ -109,7 +109,7 @@ class Options:
     protocol: str | None = _one_of(
         None,
         tuple(one.value for one in PlanProtocol),
-        "ll: packets with flags instead of counters, for short calls (at most 64 KB); of CPUs.",
+        "ll: packets with flags instead of counters, for short calls (at most 64 KB).",
     )
     accumulate: str | None = _one_of(
         None,

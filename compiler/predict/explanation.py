@@ -10,7 +10,7 @@ from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
 from hccc.base.shown import brief, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
-from hccc.driver.facts import Facts, kernels_note, made_by, plan_facts, provenance_facts, title
+from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.options import Options
 from hccc.driver.tune import report
 from hccc.driver.tune.tune import Tuned
@@ -185,8 +185,6 @@ class Explanation:
             yield f"  bottleneck   {b.name}: {_bytes(b.bytes)}, {took}"
         if self.estimates:
             yield f"  estimates    {'; '.join(self.estimates)}"
-        if note := kernels_note(self.plan):
-            yield f"  kernels      {note}"
         yield ""
         yield from self._parts()
         yield ""
@@ -209,7 +207,7 @@ class Explanation:
         flagged = [o for o in found if o.time < time and "LL" in o.protocol.upper()]
         op = self.plan.collective.op.value.lower()
         if flagged:
-            have = "`--protocol ll` has it too, of CPUs only, so far."
+            have = "`--protocol ll` has it too."
             yield (
                 f"               {flagged[0].protocol} has flags in the data, so a step has less "
                 f"latency{'.' if self.plan.protocol is PlanProtocol.LL else '; ' + have}"

@@ -11,7 +11,7 @@ from hccc.base.interruptible import interruptible
 from hccc.base.progress import far, tell
 from hccc.base.shown import brief, frame, preformatted
 from hccc.driver.compiled import Compiled, CompiledProgram
-from hccc.driver.facts import Facts, kernels_note, made_by, plan_facts, provenance_facts, title
+from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.inputs import Input, XmlInput, recorded_cluster
 from hccc.driver.options import Options, check_integer
 from hccc.ir.catalogue import Range
@@ -469,8 +469,6 @@ class Simulation:
             yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"
         if self.estimates:
             yield f"# estimates: {'; '.join(self.estimates)}"
-        if note := kernels_note(self.plan):
-            yield f"# kernels: {note}"
         yield "#"
         beside = [self.beside(k) for k in range(len(self.rows))]
         yield from versus(self.rows, beside) if self.vs else table(self.rows)
