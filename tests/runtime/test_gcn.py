@@ -176,6 +176,27 @@ def test_emitted_kernels_keep_the_order(case: Case, tmp_path: Path) -> None:
     check(assembly(kernel_of(name, transport, tmp_path), arch, f"-DHCCC_DTYPE={dtype}"))
 
 
+@needs_clang
+@pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
+def test_packets_are_neither_written_back_nor_fenced(arch: str, tmp_path: Path) -> None:
+    """They are accesses of 8 bytes, many of which are under way at the same time."""
+    text = transfer.read(FOLDER / "direct_allreduce.rccl")
+    path = tmp_path / "packets.hip"
+    path.write_text(source.hip(driver.compile_text(text, Options(protocol="ll")).plan))
+    found = assembly(path, arch)
+    assert not any(f.count("buffer_wbl2") for f in found)
+    barriers = [x for f in found for x in gcn.faults(f) if x.name == "s_barrier"]
+    assert not barriers and any(f.count("s_barrier") for f in found)
+    most = 0
+    for f in found:
+        loads = 0
+        for one in f.code:
+            loads = loads + 1 if one.name == "global_load_dwordx2" else loads
+            loads = 0 if one.name == "s_waitcnt" else loads
+            most = max(most, loads)
+    assert most >= 14
+
+
 @pytest.mark.quick(1)
 @needs_clang
 @pytest.mark.parametrize("inline", [0, 1])

@@ -121,6 +121,20 @@ def test_bodies_keep_many_bytes_in_flight(
 
 
 @needs_tools
+@pytest.mark.parametrize("fuse", ["auto", pytest.param("full", marks=pytest.mark.slow)])
+def test_packets_have_no_fence_and_all_are_polled_at_once(fuse: str, tmp_path: Path) -> None:
+    """The only barrier is that of the end. Of 8 sources one is in the rank's own memory."""
+    text = transfer.read(EXAMPLES / "direct_allreduce.rccl")
+    plan = driver.compile_text(text, Options(protocol="ll", fuse=fuse)).plan
+    kernel, used = compiled(source.cuda(plan), tmp_path)
+    assert kernel.count("MEMBAR") == 0 and kernel.count("BAR") <= 2 and used.spills == 0
+    polls = [loop for loop in kernel.moving() if loop.wide_loads]
+    most = max(loop.wide_loads for loop in polls)
+    assert most == 7 and all(loop.in_flight == 16 * loop.wide_loads for loop in polls)
+    assert all(loop.instructions <= 90 for loop in polls)  # with what a long wait takes
+
+
+@needs_tools
 @pytest.mark.slow
 def test_many_primitives_spill_little(tmp_path: Path) -> None:
     text = transfer.read(EXAMPLES / "hm_allreduce.rccl")
