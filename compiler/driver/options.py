@@ -53,6 +53,7 @@ class PassName(StrEnum):
     PLACE = "place"
     ALLOCATE = "allocate"
     SYNC = "sync"
+    GREET = "greet"
     LIMIT_WINDOW = "limit_window"
 
 

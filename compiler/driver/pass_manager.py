@@ -30,6 +30,7 @@ from hccc.passes.allocate import LOADS, allocate
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
+from hccc.passes.greet import greet
 from hccc.passes.hpds import hpds
 from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
@@ -163,6 +164,9 @@ def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) ->
     blocks = runner.run(PassName.ALLOCATE, allocate, placed, *most)
     said = settings.source, options.slots, options.sums
     plan = runner.run(PassName.SYNC, sync, blocks, *said)
+    # Messages decide of whom each rank hears in a launch.
+    if ll:
+        plan = runner.run(PassName.GREET, greet, plan)
     # Blocks and waits decide which windows queues can carry.
     return runner.run(PassName.LIMIT_WINDOW, limit_window, plan)
 

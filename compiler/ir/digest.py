@@ -16,7 +16,7 @@ from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.plan import Plan
 
 DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tells people of it
-_LAST = frozenset({"accumulate", "protocol", "max_bytes"})
+_LAST = frozenset({"accumulate", "protocol", "max_bytes", "greets"})
 
 
 def digest(plan: Plan) -> bytes:
@@ -34,7 +34,7 @@ def digest(plan: Plan) -> bytes:
     if plan.accumulate is not Accumulate.FLOAT32:
         _add(state, plan.accumulate.value)
     if plan.protocol is not PlanProtocol.SIMPLE:
-        _add(state, f"{plan.protocol.value}, {plan.max_bytes}")
+        _add(state, f"{plan.protocol.value}, {plan.max_bytes}{', greets' * plan.greets}")
     return state.digest()
 
 

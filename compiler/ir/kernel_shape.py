@@ -33,7 +33,8 @@ class KernelShape:
     ranks; sub: chunks of a block; channels; blocks: thread blocks of a rank and channel; flags,
     scratch, stage, queues: the most of any rank; sends: the most network queues that begin at a
     rank; slots: of a queue; grain: bytes, sets the micro-batch of calls that name none; packets:
-    the most packet slots of any rank, and lines: packets of each of them, on the CPU.
+    the most packet slots of any rank, greetings last, by their senders, and lines: packets of each
+    of them, on the CPU.
     """
 
     ranks: int
@@ -113,6 +114,6 @@ def kernel_shape(plan: Plan) -> KernelShape:
         sends=int(sends_per_rank(plan).max(initial=0)),
         slots=plan.queue_slots if queues else 1,
         grain=plan.grain,
-        packets=int(packet_slots(plan)[1].max(initial=0)),
+        packets=int(packet_slots(plan)[1].max(initial=0)) + plan.n_ranks * plan.greets,
         lines=packet_lines(plan),
     )

@@ -96,6 +96,7 @@ class Plan:
     reductions: tuple[str, ...] = ()  # one's own, beside those there are: base/reductions
     protocol: PlanProtocol = PlanProtocol.SIMPLE
     max_bytes: int = 0  # LL: the largest call, by its largest buffer; 0 for any
+    greets: bool = False  # LL: whether ranks send each other an empty packet in every launch
 
     def __post_init__(self) -> None:
         for name in (

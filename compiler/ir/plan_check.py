@@ -113,6 +113,7 @@ def _protocol(plan: Plan) -> None:
     length, one window of one micro-batch, and a largest call."""
     if plan.protocol is PlanProtocol.SIMPLE:
         _require(plan.max_bytes == 0, "E310", "max_bytes: the protocol is simple")
+        _require(not plan.greets, "E310", "greets: the protocol is simple")
         return
     staged = plan.transport is Transport.STAGED
     _require(staged, "E310", "protocol: the transport of ll is staged")

@@ -95,6 +95,8 @@ def _fields(plan: Plan) -> Iterator[str]:
     }
     if plan.protocol is not PlanProtocol.SIMPLE:
         header |= {"protocol": plan.protocol.value, "max_bytes": plan.max_bytes}
+    if plan.greets:
+        header["greets"] = True
     if plan.reductions:
         header["reductions"] = list(plan.reductions)
     if plan.provenance is not None:
@@ -339,6 +341,7 @@ def _plan(data: Any) -> Plan:
         reductions=tuple(data.get("reductions", ())),
         protocol=PlanProtocol(data.get("protocol", PlanProtocol.SIMPLE)),
         max_bytes=data.get("max_bytes", 0),
+        greets=data.get("greets", False),
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

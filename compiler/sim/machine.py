@@ -82,12 +82,15 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
 
     Raises:
         UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand;
-        E323 packets on hosts.
+        E323 packets on hosts, greetings.
     """
     check_ranks(plan, topology)
     if plan.protocol is PlanProtocol.LL and topology.cores.any():
         message = f"{plan.name}: packets between processes of a host are not simulated, so far"
         raise fail("E323", message, help="`hccc run` measures them, GPUs are simulated")
+    if plan.greets:
+        message = f"{plan.name}: ranks greet each other, which GPUs do not, so far"
+        raise fail("E323", message, help="--protocol simple")
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
     d = d - np.bincount(plan.dst.owner()[carried_puts(plan, topology)], minlength=len(plan))

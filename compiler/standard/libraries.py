@@ -37,6 +37,10 @@ _PACKETS = {
     OpType.ALLGATHER: 4096,
     OpType.REDUCESCATTER: 4096,
     OpType.ALLTOALL: 4096,
+    OpType.BROADCAST: 2048,
+    OpType.REDUCE: 2048,
+    OpType.GATHER: 4096,
+    OpType.SCATTER: 4096,
 }
 SIZES = "8..256M"  # bytes of calls that a plan is chosen for; larger ones take the last
 # By the built-in algorithms that are weighed: over shared memory every rank reaches every other, so
@@ -87,7 +91,7 @@ def standard_library(
         slots = replace(options, network_lowering=NetworkLowering.SLOTS)
         made = compile_library(weighed, slots, where, name=name).catalogue
     if op in _PACKETS and not uneven and where.cores.any() and _one_hop(where):
-        made = _with_packets(made, direct(where, op), _PACKETS[op])
+        made = _with_packets(made, direct(where, op, root), _PACKETS[op])
     return _renumbered(made, numbers) if numbers else made
 
 

@@ -90,7 +90,11 @@ def with_value(data: PlanData, path: Path, value: Any) -> PlanData:
     return {**data, name: inner}
 
 
-_UNSAID: PlanData = {"protocol": "simple", "max_bytes": 0}  # what files need not say
+_UNSAID: PlanData = {
+    "protocol": "simple",
+    "max_bytes": 0,
+    "greets": False,
+}  # what files need not say
 
 
 def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:

@@ -87,6 +87,7 @@ CONSTANTS = (
     "network",
     "uneven",
     "accumulate",
+    "greets",
     "operands",
     "inline",
 )
@@ -184,7 +185,8 @@ def _constants(plan: Plan) -> I4:
     network = bool(_by_network(plan).any())
     uneven = plan.collective.blocks if plan.collective.uneven else 0
     accumulate = plan.accumulate.bits
-    return _rows([*shape, plan.warps * WARP, plan.touches_peers(), network, uneven, accumulate])
+    flags = plan.touches_peers(), network, uneven, accumulate, plan.greets
+    return _rows([*shape, plan.warps * WARP, *flags])
 
 
 def _operands(plan: Plan, operands: Operands, kind: int) -> I4:

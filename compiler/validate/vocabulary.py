@@ -38,7 +38,7 @@ _TERMS = (
 _EXPRESSION = rf"(?:t::(?:{_TERMS})\(|[ab]|\)|, |\d+LL|\d+\.\d+(?:e[+-]?\d+)?|\de[+-]\d+)+"
 _CONSTANTS = (
     "RANKS|SUB|CHANNELS|BLOCKS|FLAGS|SCRATCH|STAGE|QUEUES|SENDS|SLOTS|GRAIN|PACKETS|LINES|"
-    "THREADS|OPERANDS|TOUCHES_PEERS|NETWORK|UNEVEN|ACCUMULATE|INLINE"
+    "THREADS|OPERANDS|TOUCHES_PEERS|NETWORK|GREETS|UNEVEN|ACCUMULATE|INLINE"
 )
 
 # @ is the plan's or the library's name, TARGET the target's, STREAM the type of its stream. A line

@@ -886,7 +886,10 @@ void Communicator::perform(const Prepared &prepared, const Agreed &agreed, const
   const bool copies = library.touches_peers;
   const auto reaches = [&](const char *at, size_t bytes) { return !copies || this->reaches(at, bytes); };
   const size_t size = static_cast<size_t>(bytes_of_type(called.type)), all = static_cast<size_t>(called.count);
-  if (prepared.packets && !prepared.apart) return run(*prepared.library, called, {prepared.buffers, nullptr}, 0, all, nullptr);
+  if (prepared.packets) {
+    const Buffers used = prepared.apart ? staging_.apart(host_->heap(), prepared.buffers) : prepared.buffers;
+    return run(*prepared.library, called, {used, nullptr}, 0, all, nullptr);
+  }
   const int most = most_blocks(library);
   size_t step = all;
   if (all * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && !gpu_ && agreed.copied)

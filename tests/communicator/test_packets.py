@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,14 @@ import numpy as np
 import pytest
 
 from hccc.driver import compilation as driver
+from hccc.driver.assumed import cluster_of
 from hccc.driver.options import Options
+from hccc.ir.op_type import OpType
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
+from hccc.synth.builtin.direct import direct
 from tests.communicator.conftest import Library
+from tests.communicator.test_calls import performs
 from tests.communicator.test_faults import OTHERS, VICTIM, other_calls, wrong_once
 from tests.communicator.world import Lost, run, start
 from tests.emit import plans
@@ -158,3 +163,50 @@ def test_collectives_of_packets(library: Library) -> None:
     for text, count in zip(found[0], (2, 0, 3), strict=True):
         assert f"rank 1 calls Alltoall of {count} float32" in text, text
         assert "Allgather of 2 float32" in text, text
+
+
+def every_root(c: Communicator, places: Sequence[Path]) -> list[str]:
+    """Makes calls of all roots that one library serves, and of gathers and scatters of one root;
+    then other ones at one rank, and right ones behind each. Returns what is said of those."""
+    for place in places:
+        c.load(place, ["int32"], ["sum"])
+    for turn in range(20):
+        for root in (*range(c.n_ranks), *reversed(range(c.n_ranks))):
+            for count in (1, 300):
+                assert performs(c, "broadcast", root, count + turn)
+                assert performs(c, "reduce", root, count + turn)
+            assert performs(c, "gather", 1, 1 + turn)
+            assert performs(c, "scatter", 1, 1 + turn)
+    x = np.zeros(6, np.int32)
+    others: list[tuple[Callable[[], None], Callable[[], None]]] = [
+        (lambda: c.broadcast(x, 0), lambda: c.broadcast(x, 2)),
+        (lambda: c.broadcast(x, 0), lambda: c.reduce(x, x.copy(), 0)),
+        (lambda: c.reduce(x, x.copy(), 0), lambda: c.reduce(x[:3], x[:3].copy(), 0)),
+        (lambda: c.broadcast(x, 0), lambda: c.broadcast(x[:0], 0)),
+    ]
+    texts = []
+    for usual, other in others:
+        for _ in range(3):  # some ranks come late
+            time.sleep(0.001 * c.rank)
+            c.broadcast(x, 1)
+        with pytest.raises(CommunicatorError) as caught:
+            (other if c.rank == VICTIM else usual)()
+        assert c.error is Result.SUCCESS and caught.value.result is Result.INVALID_USAGE
+        texts.append(caught.value.text)
+        assert performs(c, "broadcast", 2, 7) and performs(c, "reduce", 0, 7)
+    return texts
+
+
+def test_rooted_collectives_of_packets(library: Library) -> None:
+    """Nobody ends a call that another does not make: all are told of it in that call."""
+    places = []
+    for op in (OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER):
+        program = direct(cluster_of([3]), op, 1)
+        plan = driver.compile_program(program, Options(protocol="ll")).plan
+        assert plan.greets
+        places.append(library(replace(plan, name=f"{op.value.lower()}_packets")))
+    found = start(3, every_root, places).outcomes()
+    assert found[0] == found[1] == found[2]
+    said = ("root 2", "Reduce of 6", "Reduce of 3", "Broadcast of 0")
+    for text, one in zip(found[0], said, strict=True):
+        assert "rank 1 calls" in text and one in text, text

@@ -53,6 +53,10 @@ def fresh(tmp_path: Path) -> Mapping[str, str]:
         slow(OpType.ALLGATHER, 4096),
         slow(OpType.REDUCESCATTER, 4096),
         (OpType.ALLTOALL, 4096),
+        (OpType.BROADCAST, 2048),
+        slow(OpType.REDUCE, 2048),
+        slow(OpType.GATHER, 4096),
+        slow(OpType.SCATTER, 4096),
     ],
 )
 def test_short_calls_exchange_packets(op: OpType, below: int) -> None:
@@ -66,7 +70,8 @@ def test_short_calls_exchange_packets(op: OpType, below: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "hosts"), [(OpType.BROADCAST, [RANKS]), slow(OpType.ALLREDUCE, [2, 1])]
+    ("op", "hosts"),
+    [(OpType.BROADCAST, [1]), (OpType.BROADCAST, [1, 1]), slow(OpType.ALLREDUCE, [2, 1])],
 )
 def test_other_calls_have_no_packets(op: OpType, hosts: list[int]) -> None:
     plans = standard_library(op, host.cluster_of(hosts)).plans

@@ -38,26 +38,41 @@ def overwrites(plan: Plan) -> bool:
 
 def _overwrites(plan: Plan, longs: tuple[bool, ...]) -> bool:
     steps = [list(_steps(plan, rank, longs)) for rank in range(plan.n_ranks)]
-    start = tuple([0] * plan.n_ranks)
-    seen, found = {start}, [start]
-    while found:
-        at = found.pop()
+    for at in _states(steps):
         sent, read = _history(steps, at)
         for rank, step in enumerate(at):
-            if step == len(steps[rank]):
-                continue
-            takes, gives = steps[rank][step]
-            if not takes <= sent:
-                continue
-            for message, epoch in gives:
+            takes, gives = steps[rank][step] if step < len(steps[rank]) else (frozenset(), ())
+            for message, epoch in gives if takes <= sent else ():
                 before = message, epoch - 2
                 if before in sent and before not in read:
                     return True
+    return False
+
+
+def ends_alone(plan: Plan) -> bool:
+    """Tells whether some rank may end a short launch that another has not begun."""
+    steps = [list(_steps(plan, rank, (False,))) for rank in range(plan.n_ranks)]
+    return any(
+        0 in at and any(step == len(own) for step, own in zip(at, steps, strict=True))
+        for at in _states(steps)
+    )
+
+
+def _states(steps: list[list[Step]]) -> Iterator[tuple[int, ...]]:
+    """Yields how many steps each rank has done, in every way that they can come to."""
+    start = tuple([0] * len(steps))
+    seen, found = {start}, [start]
+    while found:
+        at = found.pop()
+        yield at
+        sent, _ = _history(steps, at)
+        for rank, step in enumerate(at):
+            if step == len(steps[rank]) or not steps[rank][step][0] <= sent:
+                continue
             after = (*at[:rank], step + 1, *at[rank + 1 :])
             if after not in seen:
                 seen.add(after)
                 found.append(after)
-    return False
 
 
 Packet = tuple[tuple[int, int], int]  # queue and message, epoch
@@ -65,12 +80,16 @@ Step = tuple[frozenset[Packet], frozenset[Packet]]
 
 
 def _steps(plan: Plan, rank: int, longs: tuple[bool, ...]) -> Iterator[Step]:
-    """Yields what each primitive of a rank receives and sends, launch by launch."""
+    """Yields what each primitive of a rank receives and sends, launch by launch; before them what
+    it greets others by, and behind them their greetings."""
     rows = np.flatnonzero(plan.rank_of() == rank)
+    others = [r for r in range(plan.n_ranks) if r != rank] if plan.greets else []
     for epoch, long in enumerate(longs):
+        yield frozenset(), frozenset(((-1 - rank, r), epoch) for r in others)
         for i in rows.tolist():
             if long or plan.length_index()[i] == 0:
                 yield _packets(plan.src, i, epoch), _packets(plan.dst, i, epoch)
+        yield frozenset(((-1 - r, rank), epoch) for r in others), frozenset()
 
 
 def _packets(o: Operands, i: int, epoch: int) -> frozenset[Packet]:
@@ -115,12 +134,23 @@ def test_accepted_plans_overwrite_nothing(seed: int) -> None:
     """One that is refused may be harmless for other reasons: what it waits for in the third
     launch."""
     plan = grown(seed)
-    assert not (accepted(plan) and overwrites(plan))
+    assert accepted(plan) and not overwrites(plan)
+    silent = replace(plan, greets=False)
+    assert not (accepted(silent) and overwrites(silent))
 
 
 def test_both_kinds_are_drawn_and_most_refusals_are_needed() -> None:
-    drawn = [(accepted(plan), overwrites(plan)) for plan in map(grown, range(12))]
+    silent = [replace(plan, greets=False) for plan in map(grown, range(12))]
+    drawn = [(accepted(plan), overwrites(plan)) for plan in silent]
     assert {(True, False), (False, True)} == set(drawn)
+
+
+@pytest.mark.parametrize("seed", [*range(12), *map(slow, range(12, 150 * LONG))])
+def test_nobody_ends_a_launch_that_another_has_not_begun(seed: int) -> None:
+    """Without greetings somebody could, where there are some."""
+    plan = grown(seed)
+    assert not ends_alone(plan)
+    assert ends_alone(replace(plan, greets=False)) == plan.greets
 
 
 def test_more_ranks_than_bits() -> None:

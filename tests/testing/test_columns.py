@@ -41,6 +41,7 @@ BASES = {  # examples, and how they are compiled: every buffer, guard and kind o
     "ring_allgather on nodes": Options(network_lowering="slots"),
     "a demand": Options(),
     "direct_allreduce": Options(protocol="ll"),
+    "direct_scatter": Options(protocol="ll"),
 }
 DEMAND = """ResCCLAlgo(nRanks=4, OpType="custom", Demand="0,1 -> 2; sum 0-3 -> 0,3", nChunks=4):
     for j in range(2):
@@ -86,6 +87,7 @@ BOUND: dict[str, set[str]] = {
     "reductions": {"E330", *HEADER},
     "protocol": {"E313", *HEADER, *SCHEMA},
     "max_bytes": {*HEADER, *SCHEMA},
+    "greets": {"E308", *HEADER, *SCHEMA},
     "memory_domain": {*HEADER, "E304", "E311", "E318", *SCHEMA},
     "n_tb": ORDER,
     "n_flags": FLAGS,

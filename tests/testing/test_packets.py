@@ -38,6 +38,7 @@ WORLD = """
 #include "{source}"
 static const long long world_count = {count};
 static const unsigned world_epoch = {epoch}u, world_stale = {stale}u;
+static const int world_root = {root};
 """
 LAST = 0xFFFFFFFF
 
@@ -62,6 +63,11 @@ def example(name: str) -> Plan:
         slow("ring_allgather"),
         slow("direct_reducescatter"),
         slow("direct_alltoall"),
+        "direct_gather",
+        slow("direct_scatter"),
+        slow("binomial_broadcast"),
+        slow("binomial_reduce"),
+        slow("sendrecv"),
     ],
 )
 def test_examples(name: str) -> None:
@@ -157,7 +163,13 @@ def run(
     directory.write(folder, directory.files(Catalogue.of(plan), cpu, plan_json.dumps(plan)))
     source = f"{plan.name}{cpu[0].suffix}"
     (folder / "world.h").write_text(
-        WORLD.format(source=source, count=COUNT, epoch=epoch, stale=stale)
+        WORLD.format(
+            source=source,
+            count=COUNT,
+            epoch=epoch,
+            stale=stale,
+            root=plan.collective.root if plan.collective.rooted else -1,
+        )
     )
     if edit:
         header = folder / "hccc" / edit[0]
@@ -179,7 +191,7 @@ def run(
 
 
 @pytest.mark.parametrize("epoch", [0, slow(LAST - 3), LAST - 9, slow(LAST)])
-@pytest.mark.parametrize("name", ["mesh_allreduce", slow("ring_allreduce")])
+@pytest.mark.parametrize("name", ["mesh_allreduce", slow("ring_allreduce"), "broadcast"])
 def test_no_race_at_any_speed(name: str, epoch: int, tmp_path: Path) -> None:
     plan = made(getattr(plans, name)(3))
     done = run(plan, tmp_path, epoch)
@@ -212,6 +224,31 @@ def test_a_broken_kernel_is_told(what: str, tmp_path: Path) -> None:
     def told(place: Path) -> bool:
         place.mkdir()
         done = run(made(plans.mesh_allreduce(3), channels=2), place, edit=BREAKS[what])
+        return "data race" in done.stderr or "wrong" in done.stdout or "status" in done.stdout
+
+    assert any(told(tmp_path / str(k)) for k in range(5))
+
+
+GREETINGS = {
+    "nobody waits for greetings": ("launch.h", "!hccc_await_greetings(b)", "false"),
+    "one slot for all greetings": (
+        "packets.h",
+        "HCCC_PACKETS - HCCC_RANKS + from)",
+        "HCCC_PACKETS - HCCC_RANKS)",
+    ),
+    "greetings in the slot of a message": (
+        "packets.h",
+        "HCCC_PACKETS - HCCC_RANKS + from)",
+        "from)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", [slow(name) for name in GREETINGS])
+def test_a_kernel_that_greets_wrongly_is_told(what: str, tmp_path: Path) -> None:
+    def told(place: Path) -> bool:
+        place.mkdir()
+        done = run(made(plans.broadcast(3)), place, edit=GREETINGS[what])
         return "data race" in done.stderr or "wrong" in done.stdout or "status" in done.stdout
 
     assert any(told(tmp_path / str(k)) for k in range(5))

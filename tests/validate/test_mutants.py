@@ -118,8 +118,15 @@ def test_no_mutant_survives(
     print(name, transport.name.lower(), target.name, part, dict(found))  # for the curious: -s
 
 
-@pytest.mark.parametrize("target", [slow(CPU), CUDA, slow(HIP)], ids=lambda t: t.name)
-@pytest.mark.parametrize("name", ["direct_allreduce", slow("ring_allgather")])
+OF_PACKETS = [("direct_allreduce", CPU), ("direct_allreduce", CUDA), ("direct_scatter", CPU)]
+OF_PACKETS_SLOW = [("direct_allreduce", HIP)] + [("ring_allgather", t) for t in (CPU, CUDA, HIP)]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [*OF_PACKETS, *(slow(*case) for case in OF_PACKETS_SLOW)],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_no_mutant_of_packets_survives(name: str, target: Target) -> None:
     options = Options(protocol="ll", prove=False)
     plan = api.compile(EXAMPLES / f"{name}.rccl", options).plan

@@ -62,7 +62,13 @@ def test_every_example(path: Path, transport: Transport) -> None:
     validated(api.compile(path, Options(transport=transport, prove=False)).plan, targets)
 
 
-LL = ("direct_allreduce", slow("ring_allreduce"), slow("rhd_allreduce"), slow("direct_alltoall"))
+LL = (
+    "direct_allreduce",
+    slow("ring_allreduce"),
+    slow("rhd_allreduce"),
+    slow("direct_alltoall"),
+    "direct_gather",
+)
 
 
 @pytest.mark.parametrize("name", LL)

@@ -136,6 +136,9 @@ def view(plan: Plan, target: Target) -> ProgramView:
 def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
     """Returns the views of several targets, which share everything but the target."""
     name, plan = checked_name(plan), canonical(plan)
+    if plan.greets and any(target.stream for target in targets):
+        message = f"{plan.name}: ranks greet each other, which kernels of GPUs do not, so far"
+        raise fail("E323", message, help="--protocol simple, or --target cpu")
     tables, moduli, calls = LookupTables(), interesting(plan), caller(plan)
     alike = classes(plan, calls.network)
     straight = calls_in_line(alike) <= MOST_CALLS
@@ -245,6 +248,7 @@ def _constants(plan: Plan, network: NetworkParts, calls: int) -> tuple[tuple[str
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         *(_user_blocks(plan) if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
         *([("HCCC_NETWORK", 1)] if network.rows.any() else []),
+        *([("HCCC_GREETS", 1)] if plan.greets else []),
         *own_reductions.constants(plan.reductions),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )

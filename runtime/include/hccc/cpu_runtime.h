@@ -30,6 +30,8 @@ static inline int hccc_check_tables(const hccc_comm* comm, const hccc_call* call
       network = network || !comm->ranks[peer].flags;
     }
     if (!comm->ranks[rank].flags || (network && (!HCCC_NETWORK || !ring))) return HCCC_BAD_ARGUMENT;
+    for (int peer = 0; HCCC_GREETS && peer < HCCC_RANKS; ++peer)
+      if (!comm->ranks[peer].flags) return HCCC_BAD_ARGUMENT;
     const int bad = HCCC_NETWORK && ring ? hccc_check_proxy_ring(ring) : HCCC_OK;
     if (bad) return bad;
   }

@@ -18,6 +18,9 @@
 #define HCCC_PACKETS 0
 #define HCCC_LINES 0
 #endif
+#ifndef HCCC_GREETS  // 1: ranks send each other an empty packet in every launch
+#define HCCC_GREETS 0
+#endif
 #ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached
 #define HCCC_NETWORK 0
 #endif

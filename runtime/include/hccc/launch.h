@@ -7,6 +7,9 @@
 
 #include "types.h"
 #include "wait.h"
+#if HCCC_GREETS
+#include "packets.h"
+#endif
 
 HCCC_FN void hccc_program(hccc_block& b);
 
@@ -269,6 +272,12 @@ HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   b.tb = index / HCCC_CHANNELS;
   b.channel = index % HCCC_CHANNELS;
   hccc_enter(b, index, hccc_local_of(p, local_rank));
+#if HCCC_GREETS
+  if (!b.stopped && index == 0) hccc_greet(b);
+#endif
   if (!b.stopped) hccc_program(b);
+#if HCCC_GREETS
+  if (!b.stopped && index == 0) b.stopped = !hccc_await_greetings(b);
+#endif
   hccc_leave(b, index);
 }

@@ -148,3 +148,26 @@ template <class From, class To>
 HCCC_FN bool hccc_is_idle(const hccc_block&, int, bool) {
   return false;
 }
+
+// Greetings are empty packets in the last slots of a rank, one for each rank that sends them.
+HCCC_FN hccc_operand hccc_greeting(int rank, int from) {
+  return hccc_chunk_at(HCCC_IN_PACKETS, rank, HCCC_PACKETS - HCCC_RANKS + from);
+}
+
+// Tells all other ranks that this one has begun the launch, in its first block.
+HCCC_FN void hccc_greet(const hccc_block& b) {
+  const unsigned char none = 0;
+  for (int i = 1; i < HCCC_RANKS; ++i)
+    hccc_send_lines(b, hccc_greeting((b.rank + i) % HCCC_RANKS, b.rank), 0, &none, 0);
+}
+
+// Waits until all other ranks have begun the launch. False: it is lost.
+HCCC_FN bool hccc_await_greetings(const hccc_block& b) {
+  unsigned char none;
+  for (int i = 1; i < HCCC_RANKS; ++i) {
+    const int peer = (b.rank + i) % HCCC_RANKS;
+    hccc_operand from = hccc_greeting(peer, peer);
+    if (!hccc_receive_lines(b, -1, from, 0, &none, 0)) return false;
+  }
+  return true;
+}

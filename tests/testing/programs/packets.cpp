@@ -1,5 +1,6 @@
 // Ranks that make launches of a kernel of protocol LL at their own speed, each in a thread of its own:
-// nothing but packets keeps them together. test_packets.py writes world.h: what the kernel is.
+// nothing but packets keeps them together. test_packets.py writes world.h: what the kernel is, an
+// AllReduce or, where there is a root, a Broadcast.
 #include "world.h"
 
 #include <stdio.h>
@@ -52,7 +53,8 @@ static void run(int rank) {
     status[rank] = hccc_cpu_launch(&comm, &call);
     for (long long i = 0; i < count; ++i) {
       hccc_T sum = 0;
-      for (int r = 0; r < n_ranks; ++r) sum = static_cast<hccc_T>(sum + given(r, k, i));
+      for (int r = 0; r < n_ranks; ++r)
+        if (world_root < 0 || r == world_root) sum = static_cast<hccc_T>(sum + given(r, k, i));
       wrong[rank] += static_cast<hccc_T*>(local.output)[i] != sum;
     }
   }
