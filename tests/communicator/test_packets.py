@@ -166,8 +166,8 @@ def test_collectives_of_packets(library: Library) -> None:
 
 
 def every_root(c: Communicator, places: Sequence[Path]) -> list[str]:
-    """Makes calls of all roots that one library serves, and of gathers and scatters of one root;
-    then other ones at one rank, and right ones behind each. Returns what is said of those."""
+    """Makes calls of all roots, then another one at one rank, and right ones behind it. Returns the
+    texts of the refusals."""
     for place in places:
         c.load(place, ["int32"], ["sum"])
     for turn in range(20):

@@ -80,8 +80,7 @@ Step = tuple[frozenset[Packet], frozenset[Packet]]
 
 
 def _steps(plan: Plan, rank: int, longs: tuple[bool, ...]) -> Iterator[Step]:
-    """Yields what each primitive of a rank receives and sends, launch by launch; before them what
-    it greets others by, and behind them their greetings."""
+    """Yields what each primitive of a rank receives and sends, launch by launch, and greetings."""
     rows = np.flatnonzero(plan.rank_of() == rank)
     others = [r for r in range(plan.n_ranks) if r != rank] if plan.greets else []
     for epoch, long in enumerate(longs):
