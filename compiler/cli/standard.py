@@ -15,6 +15,7 @@ from hccc.cli.types import File, HostRanks
 from hccc.ir.op_type import NAMES, UNEVEN_NAMES
 
 _PLATFORMS = ("cpu", "cuda", "hip")
+_COMBINE = "combine"
 
 
 @click.command(
@@ -30,9 +31,9 @@ _PLATFORMS = ("cpu", "cuda", "hip")
 )
 @click.option(
     "--collective",
-    type=click.Choice([*NAMES, *UNEVEN_NAMES]),
+    type=click.Choice([*NAMES, *UNEVEN_NAMES, _COMBINE]),
     required=True,
-    help="The collective.",
+    help="The collective; combine: the reduction of two arrays on a GPU, of jobs.",
 )
 @click.option("--root", type=click.IntRange(0), default=0, help="The root, where there is one.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", help="The type of elements.")
@@ -66,9 +67,16 @@ def standard(
         raise click.BadParameter(f"{root} is no rank of {n_ranks}.", param_hint="'--root'")
     if platform != "cpu" and len(ranks) > 1:
         raise click.BadParameter("GPUs are of one host.", param_hint="'--ranks'")
+    if collective == _COMBINE and platform == "cpu":
+        raise click.BadParameter("combine is for GPUs.", param_hint="'--platform'")
     with progress():
-        op_type, uneven = spelled(collective) or (OpType.ALLREDUCE, False)
-        made = build_standard(op_type, ranks, [dtype], [op], root, uneven=uneven, platform=platform)
+        if collective == _COMBINE:
+            from hccc.runtime.communicator.gpu_kernels import build_combine
+
+            made = build_combine(platform, dtype, op)
+        else:
+            of, uneven = spelled(collective) or (OpType.ALLREDUCE, False)
+            made = build_standard(of, ranks, [dtype], [op], root, uneven=uneven, platform=platform)
         if output is not None:
             from hccc.base.files.writing import beside, check_place, named_errors
 

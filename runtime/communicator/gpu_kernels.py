@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from hccc.base.building.build import build_once, digest_of
+from hccc.base.building.build import BUILT, build_once, digest_of
 from hccc.base.building.compiler import TIMEOUT_S, find_compiler
+from hccc.base.building.places import user_directory
 from hccc.base.diagnostics import fail
 from hccc.base.files.libraries import stem_of
 from hccc.base.interruptible import at_once
@@ -27,6 +28,9 @@ FLAGS = {
     "cuda": ("-std=c++17", "-O3", "-Xcompiler=-fPIC"),
     "hip": ("-std=c++17", "-O3", "-fPIC"),
 }
+
+
+COMBINE = Path(__file__).parents[1] / "include" / "combine.cu"
 
 
 def find_gpu_compiler(platform: str) -> str:
@@ -70,6 +74,19 @@ def build_for_gpu(
     return _made(compiler, dispatch, ".so", [*flags, "-shared"], "library", objects)
 
 
+def build_combine(platform: str, dtype: str, op: str) -> Path:
+    """Builds the library that reduces two arrays on a GPU, and divides an average: of jobs. Raises
+    UserError E411, E412 to E414."""
+    compiler, source = find_gpu_compiler(platform), COMBINE
+    flags, variant = [*FLAGS[platform], *target_of(platform)], Variant(dtype, op)
+    language = ["-x", "hip"] if platform == "hip" else []
+    options = [*flags, "-c", *variant.defines(), *language]
+    place = user_directory(BUILT)  # a package cannot be written to
+    compiled = [str(_made(compiler, source, ".o", options, variant.name, place=place))]
+    shared = [*flags, "-shared"]
+    return _made(compiler, source, ".so", shared, variant.name, compiled, place)
+
+
 def _made(
     compiler: str,
     source: Path,
@@ -77,12 +94,14 @@ def _made(
     options: Sequence[str],
     of: str,
     linked: Sequence[str] = (),
+    place: Path | None = None,
 ) -> Path:
-    """Compiles a source unless it is cached; linked: links these objects instead."""
+    """Compiles a source unless it is cached; linked: links these objects instead; place: as of
+    `build_once`."""
     source = source.resolve()
     told = subprocess.run([compiler, "--version"], capture_output=True, timeout=TIMEOUT_S)
     version = hashlib.sha256(told.stdout).hexdigest()
     words = [source.name, compiler, version, *options, *linked]
     name = stem_of(source, digest_of([source.parent], words), of)
     command = [compiler, *options, f"-I{source.parent}", *(linked or [str(source)])]
-    return build_once(source, name, suffix, command)
+    return build_once(source, name, suffix, command, place)

@@ -210,7 +210,7 @@ void set_maker(std::vector<std::string> words) {
 
 bool StandardLibrary::serves(const char *collective) {
   for (const char *one : {"Allreduce", "Allgather", "Reducescatter", "Alltoall", "Broadcast", "Reduce", "Gather",
-                          "Scatter", "Allgatherv", "Reducescatterv", "Alltoallv", "Gatherv", "Scatterv"})
+                          "Scatter", "Allgatherv", "Reducescatterv", "Alltoallv", "Gatherv", "Scatterv", "Combine"})
     if (!strcmp(one, collective)) return variable("HCCC_STANDARD") != "0";
   return false;
 }
@@ -221,7 +221,7 @@ StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &h
       n_ranks_(static_cast<int>(host_of.size())), of_type_(wanted.type), of_op_(wanted.op) {
   for (char &c : collective_) c = static_cast<char>(tolower(c));
   const bool reduces = collective_ == "allreduce" || collective_ == "reducescatter" ||
-                       collective_ == "reducescatterv" || collective_ == "reduce";
+                       collective_ == "reducescatterv" || collective_ == "reduce" || collective_ == "combine";
   type_ = reduces ? name_of_type(wanted.type) : name_of_moved(bytes_of_type(wanted.type));
   op_ = reduces ? name_of_op(wanted.op) : "";
   const std::string cluster = variable("HCCC_CLUSTER");

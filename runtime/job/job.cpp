@@ -100,7 +100,7 @@ struct hccc_job final : hccc::Job {
     for (std::thread &one : threads_) left_behind ? one.detach() : one.join();
     if (!left_behind) return;
     joined->forget();  // a thread of the library may use them until the process ends
-    scratch_.forget(), arrived_.forget();
+    scratch_.forget(), arrived_.forget(), arrived_there_.forget();
   }
 
   const char *name() const override { return of.name.c_str(); }
@@ -130,7 +130,7 @@ struct hccc_job final : hccc::Job {
   using Key = std::tuple<int64_t, int, bool>;  // count, micro-batches, whether it is in place
   std::shared_ptr<const hccc::job::Schedule> schedule(const Key &key);
   void follow(hcccrtStream_t stream, double timeout) const;
-  void divide(void *receive, size_t count, size_t size, hcccDataType_t type, int n) const;
+  void divide(char *receive, const hccc::job::Call &call, int n) const;
   std::vector<double> gathered(const std::vector<double> &own) const;
 
   static constexpr size_t KEPT = 64;  // schedules
@@ -142,7 +142,8 @@ struct hccc_job final : hccc::Job {
   hccc::job::Batches batches_;
   std::list<std::pair<Key, std::shared_ptr<const hccc::job::Schedule>>> schedules_;  // the last used first
   std::vector<std::thread> threads_;
-  hccc::job::Room scratch_, arrived_;
+  hccc::job::Room scratch_, arrived_, arrived_there_;  // the last on the device
+  hccc::job::DeviceCombines combines_;
 };
 
 std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
@@ -180,14 +181,21 @@ void hccc_job::follow(hcccrtStream_t stream, double timeout) const {
   hccc::job::Pieces::wait(stream, go_on);
 }
 
-void hccc_job::divide(void *receive, size_t count, size_t size, hcccDataType_t type, int n) const {
-  const hccc::job::Divide by = hccc::job::divide_of(type);
+// Divides a receive buffer by n, as an average does at its end.
+void hccc_job::divide(char *receive, const hccc::job::Call &call, int n) const {
+  const hccc::job::Divide by = hccc::job::divide_of(call.type);
+  const auto count = static_cast<size_t>(call.schedule->output);
   if (!joined->device) return by(receive, count, n);
   const hccc::job::MemoryOn here{hccc::Device()};
   hccc::job::Pieces pieces;
-  char *const at = static_cast<char *>(receive);
-  const auto use = [&](char *host, size_t, size_t bytes) { by(host, bytes / size, n); };
-  pieces.each(at, at, count * size, use, [] { return true; });
+  const auto go_on = [] { return true; };
+  if (call.on_device) {
+    if (call.on_device->divide(receive, count, n, pieces.stream()))
+      throw hccc::Error(hcccUnhandledDeviceError, "the device refuses a division");
+    return hccc::job::Pieces::wait(pieces.stream(), go_on);
+  }
+  const auto use = [&](char *host, size_t, size_t bytes) { by(host, bytes / call.size, n); };
+  pieces.each(receive, receive, count * call.size, use, go_on);
 }
 
 std::vector<double> hccc_job::gathered(const std::vector<double> &own) const {
@@ -218,13 +226,18 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(given.send);
   call.buffers[HCCC_JOB_OUTPUT] = given.receive;
   call.buffers[HCCC_JOB_SCRATCH] = scratch_.provided(length(call.schedule->scratch), joined->device.value_or(hccc::Device()));
-  call.buffers[HCCC_JOB_ARRIVED] = arrived_.provided(length(call.schedule->arrived), hccc::Device());
+  const bool average = wanted.op == hcccAvg && call.schedule->output;
+  if (joined->device && (call.schedule->arrived || average))
+    call.on_device = combines_.of(*joined->device, call.type, call.op, rank_,
+                                  [&] { return joined->border->of.failure().code() != hcccSuccess; });
+  hccc::job::Room &arrived = call.on_device ? arrived_there_ : arrived_;
+  call.buffers[HCCC_JOB_ARRIVED] = arrived.provided(length(call.schedule->arrived),
+                                                    call.on_device ? *joined->device : hccc::Device());
   follow(static_cast<hcccrtStream_t>(wanted.stream), timeout);
   while (threads_.size() + 1 < call.schedule->lane_begin.size())
     threads_.push_back(Lanes::started(lanes_, threads_.size()));
   if (!lanes_->run(call, timeout)) throw hccc::Error(lanes_->code(), lanes_->text());
-  if (wanted.op == hcccAvg && call.schedule->output)
-    divide(given.receive, static_cast<size_t>(call.schedule->output), call.size, call.type, c.n_ranks());
+  if (average) divide(given.receive, call, c.n_ranks());
   batches_.took(largest, clock_() - begun, [this](const std::vector<double> &own) { return gathered(own); });
 }
 

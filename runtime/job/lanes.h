@@ -18,6 +18,7 @@
 
 #include "../communicator/comm.h"
 #include "combine.h"
+#include "device_combine.h"
 #include "joined.h"
 #include "pieces.h"
 #include "schedule.h"
@@ -38,6 +39,7 @@ struct Call {
   hcccRedOp_t op{};
   size_t size = 0;
   Combine combine = nullptr;
+  const DeviceCombine *on_device = nullptr;  // null: the host reduces
 };
 
 class Lanes {
@@ -251,7 +253,7 @@ class Lanes {
 
   void receive(const hccc_job_task &t, char *to, size_t bytes, const Made &made) {
     const auto one = [&](char *at, size_t n) { must(hcccRecv(at, n, hcccUint8, t.peer, border_, nullptr)); };
-    if (device_ && t.to != HCCC_JOB_ARRIVED)
+    if (device_ && (t.to != HCCC_JOB_ARRIVED || call_.on_device))
       return made().each(to, nullptr, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
     in_pieces(bytes, [&](size_t first, size_t n) { one(to + first, n); });
   }
@@ -262,9 +264,15 @@ class Lanes {
     for (size_t first = 0; first < bytes; first += piece) use(first, std::min(piece, bytes - first));
   }
 
-  // to = from op what has arrived, at the host.
+  // to = from op what has arrived.
   void add(char *to, const char *from, const char *arrived, size_t n, const Made &made) const {
     if (!device_) return call_.combine(to, from, arrived, n);
+    if (call_.on_device) {
+      const hcccrtStream_t stream = made().stream();
+      if (call_.on_device->combine(to, from, arrived, n, stream))
+        throw Error(hcccUnhandledDeviceError, "the device refuses a reduction");
+      return Pieces::wait(stream, go_on());
+    }
     made().each(to, from, n * call_.size, [&](char *host, size_t first, size_t bytes) {
       call_.combine(host, host, arrived + first, bytes / call_.size);
     }, go_on());

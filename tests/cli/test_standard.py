@@ -28,6 +28,11 @@ def test_usage(hccc: Hccc, ranks: str, root: str, why: str) -> None:
     assert code == 2 and not out and why in " ".join(err.split())
 
 
+def test_arrays_of_gpus_alone_are_combined(hccc: Hccc) -> None:
+    code, out, err = hccc("standard", "--ranks", "1", "--collective", "combine")
+    assert code == 2 and not out and "combine is for GPUs" in " ".join(err.split())
+
+
 def test_gpus_of_several_hosts(hccc: Hccc) -> None:
     words = ("--ranks", "1+1", "--collective", "broadcast", "--platform", "cuda")
     code, out, err = hccc("standard", *words)

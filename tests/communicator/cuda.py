@@ -69,6 +69,7 @@ case " $* " in
 *" --version "*) echo "a compiler that stands for nvcc";;
 *" -shared "*) g++ -O0 "$@" -pthread '{runtime}' -Wl,-rpath,'{place}';;
 *) cp -r "${{source%/*}}"/* "$copy"
+   case $source in */combine.cu) set -- "$@" -include '{combine}';; esac
    cat '{launch}' "${{source%/*}}/hccc/gpu_launch.h" > "$copy/hccc/gpu_launch.h"
    g++ -x c++ "$copy/${{source##*/}}" -O0 -fPIC -pthread -fvisibility=hidden -D__device__= "$@";;
 esac
@@ -78,7 +79,9 @@ esac
 def compiler(place: Path, runtime: Path) -> None:
     """Writes a script that takes nvcc's options, and compiles for the CPU against that runtime."""
     launch = HERE / "working_launch.h"
-    place.write_text(COMPILER.format(runtime=runtime, place=runtime.parent, launch=launch))
+    combine = HERE.parent / "job" / "working_combine.h"
+    known = {"runtime": runtime, "place": runtime.parent, "launch": launch, "combine": combine}
+    place.write_text(COMPILER.format(**known))
     place.chmod(0o700)
 
 

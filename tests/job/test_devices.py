@@ -151,12 +151,12 @@ def test_every_collective_of_a_device(
 def test_plans_of_hcccs_own_on_a_device(runtime: Path) -> None:
     """The vendor clusters have hccc's standard collectives, whose kernels touch a device's memory:
     of this stand-in the host can, too."""
-    compiler = (
-        runtime.parent / f"nvcc-{crc32(__file__.encode()):08x}"
-    )  # what it made is kept by that
+    # What it makes is kept by its name and the kind of GPU, and is linked with that runtime.
+    kind = f"{crc32(runtime.name.encode()):08x}"
+    compiler = runtime.parent / f"nvcc-{kind}"
     if not compiler.exists():
         cuda.compiler(compiler, runtime)
-    gpu = {"NVCC": str(compiler), "HCCC_GPU_ARCH": "sm_standin", "HCCC_STANDARD": "1"}
+    gpu = {"NVCC": str(compiler), "HCCC_GPU_ARCH": f"sm_{kind}", "HCCC_STANDARD": "1"}
     variables = cuda.environment(runtime) | gpu
     found = start(
         4, wrong_calls, jobs_of(PAIRS, OPS, 1), 1, [("own", None)] * 4, environment=variables
@@ -173,6 +173,45 @@ def test_a_device_beside_a_host(runtime: Path, stand_in: str) -> None:
     jobs = jobs_of(PAIRS, OPS, 2)
     found = start(4, wrong_calls, jobs, 2, vendors, of_rank=of_rank("cuda+host", runtime))
     assert list(found.outcomes(300).values()) == [[]] * 4
+
+
+def by_kernels(c: Communicator, file: str, runtime: Path, ops: Sequence[str]) -> list[int]:
+    """Makes calls of an AllReduce; returns how many kernels of hccc's ran in each, at this rank."""
+    device, reduces = Device(), hetccl(PAIRS, OpType.ALLREDUCE)
+    c.load(reduces, micro_batches=[(0, 1)], vendor="nccl", file=file)
+    count, ran = ctypes.CDLL(str(runtime)).workingCombines, []
+    for op in ops:
+        x = np.full(300_007, 1 + c.rank, np.int32)
+        at, before = device.holding(x), count(0)
+        run(c, reduces, (at, at, x.size, *_numbers(reduces, "int32", op)), device)
+        device.read(at, x)
+        assert (x == {"sum": 10, "avg": 2, "max": 4}[op]).all(), (op, x)
+        ran.append(count(0) - before)
+    return ran
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_reductions_at_a_border(
+    runtime: Path, stand_in: str, tmp_path: Path, compiles: bool
+) -> None:
+    """Kernels make them where there is a compiler; else the host, and the log says why."""
+    compiler, log = tmp_path / "nvcc", tmp_path / "log"
+    if compiles:
+        cuda.compiler(compiler, runtime)
+    of_gpu = {"NVCC": str(compiler), "HCCC_GPU_ARCH": "sm_standin", "HCCC_STANDARD": "1"}
+    of_log = {"HCCC_DEBUG": "INFO", "HCCC_DEBUG_FILE": f"{log}.%p"}
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}  # or what was made before would serve
+    variables = cuda.environment(runtime, "vmm descriptor apart") | of_gpu | of_log | cache
+    words = (stand_in, runtime, ("sum", "avg", "max"))
+    found = start(4, by_kernels, *words, environment=variables).outcomes(300)
+    # Each rank gets one piece to reduce; an average is also divided.
+    assert list(found.values()) == [[1, 2, 1] if compiles else [0, 0, 0]] * 4
+    said = "".join(one.read_text() for one in tmp_path.glob("log.*"))
+    where = (
+        "on the device" if compiles else "by the host, as no kernel does it: no library is loaded"
+    )
+    assert said.count(f"sum of int32 at borders: {where}") == 4
+    assert said.count(f"max of int32 at borders: {where}") == 4
 
 
 def refusals(c: Communicator, file: str) -> list[str]:

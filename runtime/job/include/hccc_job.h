@@ -8,7 +8,8 @@
  * A schedule has all tasks of a call.
  *
  * Memory. A rank's buffers are in memory of its communicator's kind: the host's, or a device's. Borders
- * carry memory of the host, through which a device's goes in pieces; reductions at a border are the host's.
+ * carry memory of the host, through which a device's goes in pieces; reductions at a border are the device's where hccc
+ * has a kernel for it, else the host's.
  */
 #ifndef HCCC_JOB_H
 #define HCCC_JOB_H
@@ -36,7 +37,8 @@ typedef enum {
   HCCC_JOB_COPY = 9
 } hccc_job_kind;
 
-/* ARRIVED: memory of the host for what comes over a border to be reduced; all else is the rank's own kind. */
+/* ARRIVED: what comes over a border to be reduced, in memory of the host where the host reduces; all else is the rank's
+ * own kind. */
 enum { HCCC_JOB_INPUT = 0, HCCC_JOB_OUTPUT = 1, HCCC_JOB_SCRATCH = 2, HCCC_JOB_ARRIVED = 3, HCCC_JOB_NOWHERE = 4 };
 
 /* A place is a buffer and an element of it. count: elements, of a block in REDUCE_SCATTER and ALL_GATHER.

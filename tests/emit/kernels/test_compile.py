@@ -11,6 +11,7 @@ import pytest
 from hccc.ir import plan_check
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.runtime.communicator.gpu_kernels import COMBINE
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
 from tests.emit.plans import written
@@ -115,3 +116,22 @@ def test_clang_compiles_for_amd(case: str, tmp_path: Path, hip: str) -> None:
     flags = ["-O3", "-std=c++17", "--no-gpu-bundle-output", "-o", "k.hsaco"]
     run(hip, *device, *flags, f"{CASES[case].name}.hip", cwd=place)
     assert (place / "k.hsaco").read_bytes()[:4] == b"\x7fELF"
+
+
+REDUCTIONS = [
+    ("float32", "sum"),
+    slow("bfloat16", "max"),
+    slow("bool", "lor"),
+    slow("int64", "min"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "op"), REDUCTIONS)
+def test_reductions_of_jobs(dtype: str, op: str, tmp_path: Path, nvcc: str, hip: str) -> None:
+    """What reduces two arrays on a GPU is one text for both platforms."""
+    include = COMBINE.parent
+    words = ["-std=c++17", "-O3", f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}", f"-I{include}"]
+    run(nvcc, *words, "-arch=sm_90", "-cubin", "-o", "k.cubin", str(COMBINE), cwd=tmp_path)
+    device = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc"]
+    run(hip, *device, *words, "--no-gpu-bundle-output", "-o", "k", str(COMBINE), cwd=tmp_path)
+    assert (tmp_path / "k").read_bytes()[:4] == b"\x7fELF"

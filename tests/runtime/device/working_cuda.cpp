@@ -84,6 +84,11 @@ extern "C" {
 
 // Says that a kernel begins, or ends.
 void workingKernel(int change) { kernels += change; }
+// Counts the kernels of combine.cu that have run.
+int workingCombines(int more) {
+  static std::atomic<int> combines{0};
+  return combines += more;
+}
 // Returns where memory of the device really is.
 void *workingMemory(const void *at) { return real(at); }
 
