@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,13 @@ from hccc.ir.demand import parse as parse_demand
 from hccc.ir.job import Job
 from hccc.ir.uneven import BlockTable
 from hccc.launch.addresses import address_of
+from hccc.launch.device_memory import DeviceMemory, device_count
 from hccc.launch.messages import Message, fields_of, serve
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
+from hccc.runtime.communicator.errors import check
 from hccc.runtime.communicator.premul import premul_sum
+from hccc.runtime.communicator.runtime_library import library
+from hccc.runtime.device.device_layer import available, message
 from hccc.runtime.job.loaded import MicroBatches
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Expected, Pattern, scalar_of
@@ -35,15 +40,26 @@ from hccc.runtime.measure.perf import RankMemory
 from hccc.runtime.recording import recording
 
 _MEET_S = 120  # in which ranks meet
+_PLATFORMS = {"nccl": "cuda", "rccl": "hip"}  # of libraries that work in memory of GPUs
 
 
 class _Rank:
     """One rank of this process."""
 
-    def __init__(self, id: bytes, n_ranks: int, rank: int) -> None:
-        self.communicator = Communicator.join(id, n_ranks, rank)
+    def __init__(self, id: bytes, n_ranks: int, rank: int, gpu: tuple[str, int] | None) -> None:
+        """Joins a communicator. gpu: the platform and the number of the GPU whose memory it has;
+        None: the platform of the process says."""
+        if gpu is not None:
+            platform, device = gpu
+            check(library().call("SetMemory", platform.encode(), device))
+        try:
+            self.communicator = Communicator.join(id, n_ranks, rank)
+        finally:
+            if gpu is not None:
+                check(library().call("SetMemory", None, 0))
         self._rank = rank
         self._memory: RankMemory | None = None
+        self._there: DeviceMemory | None = None  # what calls use, where memory is a GPU's
         self._launch: Callable[[], None] = lambda: None
 
     def load(self, library: str, timeout: float) -> None:
@@ -58,12 +74,17 @@ class _Rank:
         self.communicator.set_timeout(timeout)
 
     def bind(self, name: str, p: Pattern, in_place: bool, micro_batch: int, window: int) -> None:
-        self._memory = None  # free the memory bound before
-        m = self._memory = perf.allocate(p, self._rank, in_place, lambda n: allocate(n, "uint8"))
+        self._memory = self._there = None  # free the memory bound before
+        c = self.communicator
+        on_host = c.platform == "cpu"
+        made = partial(allocate, dtype="uint8") if on_host else partial(np.empty, dtype=np.uint8)
+        m = self._memory = perf.allocate(p, self._rank, in_place, made)
         base, size = m.slab.ctypes.data, m.slab.itemsize
+        if not on_host:
+            self._there = DeviceMemory(c.platform, c.device, m.slab.nbytes)
+            base = self._there.address
         send = base + m.send_at * size if m.sends else None
         receive = base + m.receive_at * size if m.receives else None
-        c = self.communicator
         c.set_cut(micro_batch, window)
         op = p.op if p.op != "premul_sum" else premul_sum(scalar_of(p.dtype, self._rank)[0])
         if p.blocks is None:
@@ -77,6 +98,8 @@ class _Rank:
     def fill(self, p: Pattern) -> None:
         assert self._memory
         perf.fill(p, self._rank, self._memory)
+        if self._there is not None:
+            self._there.put(self._memory.slab)
 
     def run(self, launches: int, warmups: int) -> float:
         for _ in range(warmups):
@@ -88,6 +111,8 @@ class _Rank:
 
     def wrong(self, p: Pattern, want: Expected | None, keeps_input: bool) -> int:
         assert self._memory
+        if self._there is not None:
+            self._there.get(self._memory.slab)
         return perf.wrong_at(p, self._rank, self._memory, want, keeps_input)
 
 
@@ -113,7 +138,7 @@ class Worker:
         self,
         n_ranks: int,
         ranks: Sequence[int],
-        n_near: int,
+        near: tuple[int, int],
         library: str,
         name: str,
         collective: Sequence[Any],
@@ -122,10 +147,11 @@ class Worker:
         vendors: Sequence[Sequence[str]],
         micro_batches: MicroBatches,
     ) -> None:
-        """Stores the ranks of this process, and their library or job. n_near: ranks of this host,
-        timeout: seconds that launches wait; the others as in `WorkerTask`."""
+        """Stores the ranks of this process, and their library or job. near: the first rank of
+        this host, and how many it has; timeout: seconds that launches wait; the others as in
+        `WorkerTask`."""
         os.environ.setdefault("HCCC_TIMEOUT", str(_MEET_S))
-        self._n_ranks, self._ranks, self._n_near = n_ranks, ranks, n_near
+        self._n_ranks, self._ranks, (self._first_near, self._n_near) = n_ranks, ranks, near
         self._library, self._name, self._timeout = library, name, timeout
         self._job = job_json.loads(job) if job else None
         self._vendors, self._micro_batches = vendors, micro_batches
@@ -146,7 +172,25 @@ class Worker:
     def join(self, id: str) -> None:
         """Joins the communicators of all ranks."""
         shared = bytes.fromhex(id)
-        self._here = self._each(lambda rank: _Rank(shared, self._n_ranks, rank), self._ranks)
+        self._here = self._each(
+            lambda rank: _Rank(shared, self._n_ranks, rank, self._gpu_of(rank)), self._ranks
+        )
+
+    def _gpu_of(self, rank: int) -> tuple[str, int] | None:
+        """Returns the platform and the number of the GPU of a rank whose vendor's library works in
+        its memory; None of other ranks. Ranks of a host take its GPUs in turn."""
+        if self._job is None:
+            return None
+        own = os.environ.get("HCCC_VENDOR", "")
+        of = [name or own for name, _ in self._vendors or [("", "")] * self._n_ranks]
+        platform = _PLATFORMS.get(of[rank])
+        if platform is None:
+            return None
+        if platform not in available():
+            text = f"rank {rank} has the library of {of[rank]}, which works in memory of a GPU"
+            raise fail("E473", f"{text}: there is no {platform} on its host: {message(platform)}")
+        before = sum(name in _PLATFORMS for name in of[self._first_near : rank])
+        return platform, before % device_count(platform)
 
     def load(self) -> None:
         """Loads the library, or the job."""

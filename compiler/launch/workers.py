@@ -83,7 +83,7 @@ class Workers:
             "n_ranks": job.n_ranks,
             "library": str(library or ""),
         }
-        start["n_near"] = sum(map(len, groups))
+        start["near"] = [groups[0][0], sum(map(len, groups))]
         for k, ranks in enumerate(groups):
             child = Child(command, lambda message, k=k: self._receive(k, message))  # type: ignore[misc]
             self._children.append(child)

@@ -17,6 +17,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from hccc.ir import job_json
 from hccc.ir.collective import OpType
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
 from hccc.runtime.communicator import Communicator, CommunicatorError
@@ -30,6 +31,7 @@ from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.transport.ucx_transport import available
 from hccc.synth.builtin.hetccl import OPS, hetccl
+from tests.cli.commandline import process
 from tests.communicator import cuda
 from tests.communicator.conftest import runtime
 from tests.communicator.test_hosts import HOSTS
@@ -212,6 +214,35 @@ def test_reductions_at_a_border(
     )
     assert said.count(f"sum of int32 at borders: {where}") == 4
     assert said.count(f"max of int32 at borders: {where}") == 4
+
+
+def ran(tmp_path: Path, vendors: str, **variables: str) -> tuple[int, str, str]:
+    """Runs a job by `hccc run`; returns its status, and what it prints."""
+    job = tmp_path / "job.json"
+    job.write_text(job_json.dumps(hetccl(PAIRS, OpType.ALLREDUCE)))
+    words = ("run", job, "--vendors", vendors, "-b", "8", "-e", "3M", "-f", "300000", "-n", "2")
+    ended = process(*words, "-o", "sum,avg", **variables)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_hccc_run_on_devices(runtime: Path, stand_in: str, tmp_path: Path) -> None:
+    """Every rank has a GPU of its own, in whose memory all is checked."""
+    variables = cuda.environment(runtime, "vmm descriptor apart", HCCC_STANDARD="0")
+    status, out, err = ran(tmp_path, f"nccl={stand_in}:2,nccl={stand_in}:2", **variables)
+    assert status == 0, err
+    rows = [line.split() for line in out.splitlines() if line and not line.startswith("#")]
+    assert [(row[0], row[3]) for row in rows] == [
+        (size, op) for op in ("sum", "avg") for size in ("8", "2400000")
+    ], out
+    assert "# Out of bounds values : 0 OK" in out, out
+
+
+def test_hccc_run_without_a_gpu(tmp_path: Path, stand_in: str) -> None:
+    missing = {"HCCC_PLATFORM": "cpu", "HCCC_CUDA_LIBRARY": str(tmp_path / "none.so")}
+    status, _, err = ran(tmp_path, f"nccl={stand_in}:2,own:2", **missing)
+    assert status == 1
+    text = "has the library of nccl, which works in memory of a GPU: there is no cuda on its host: "
+    assert f"error[E473]: rank 0 {text}" in err or f"error[E473]: rank 1 {text}" in err, err
 
 
 def refusals(c: Communicator, file: str) -> list[str]:
