@@ -220,7 +220,7 @@ def ran(tmp_path: Path, vendors: str, **variables: str) -> tuple[int, str, str]:
     """Runs a job by `hccc run`; returns its status, and what it prints."""
     job = tmp_path / "job.json"
     job.write_text(job_json.dumps(hetccl(PAIRS, OpType.ALLREDUCE)))
-    words = ("run", job, "--vendors", vendors, "-b", "8", "-e", "3M", "-f", "300000", "-n", "2")
+    words = ("run", job, "--vendors", vendors, "-b", "8", "-e", "9M", "-f", "1000", "-n", "2")
     ended = process(*words, "-o", "sum,avg", **variables)
     return ended.returncode, ended.stdout, ended.stderr
 
@@ -232,7 +232,7 @@ def test_hccc_run_on_devices(runtime: Path, stand_in: str, tmp_path: Path) -> No
     assert status == 0, err
     rows = [line.split() for line in out.splitlines() if line and not line.startswith("#")]
     assert [(row[0], row[3]) for row in rows] == [
-        (size, op) for op in ("sum", "avg") for size in ("8", "2400000")
+        (size, op) for op in ("sum", "avg") for size in ("8", "8000", "8000000")
     ], out
     assert "# Out of bounds values : 0 OK" in out, out
 
