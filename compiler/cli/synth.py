@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,11 +35,13 @@ from hccc.driver.options import TARGETS
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
 if TYPE_CHECKING:
+    from hccc.ir.collective import Collective
     from hccc.ir.demand import Demand
     from hccc.ir.topology import Topology
-    from hccc.synth.synthesis import SizesSynthesis, Synthesis
+    from hccc.synth.synthesis import SizesSynthesis
 
 Kind = Literal["stdout", "program", "programs", "kernels"]
+JobFacts = dict[str, object]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
 SECONDS, OF_SIZES = 10.0, 60.0  # of --seconds
 
@@ -231,7 +233,7 @@ def _one(
 
     made = api.synthesize(site, collective, size, **how)
     _stopped(made, how["seconds"])
-    line, facts = _as_job(site, made)
+    line, of_job = _as_job(site, made.program.collective, {size: made.best.time or 0.0})
     match kind:
         case "stdout":
             text = program_text(made)
@@ -244,26 +246,33 @@ def _one(
         case _ if output is not None:
             write_programs({made.file_name(): program_text(made)}, output.parent)
     if as_json:
-        return lambda: report.as_json({**made.facts(), **facts})
+        facts = made.facts() | ({"job": of_job[0]} if of_job else {})
+        return lambda: report.as_json(facts)
     return lambda: print(made.text(explain=explain) + line)
 
 
-def _as_job(site: Topology, made: Synthesis) -> tuple[str, dict[str, object]]:
+def _as_job(site: Topology, c: Collective, at: Mapping[int, float]) -> tuple[str, list[JobFacts]]:
     """Weighs HetCCL's job beside what was made, where ranks have several vendors: a line of the
-    report, and of its JSON."""
+    report for each size, and its facts for JSON. at: µs of what was made, by size."""
     if len({device.vendor for device in site.devices}) < 2:
-        return "", {}
+        return "", []
+    from hccc.ir.text import size as size_text
     from hccc.predict.jobs import hetccl_of
 
-    found = hetccl_of(site, made.program.collective, made.size)
-    if found is None:
-        return "", {}
-    job, run = found
-    faster = run.time < (made.best.time or 0.0)
-    than = "faster: `hccc builtin hetccl` writes it" if faster else "slower"
-    over = f"{len(job.clusters)} vendor clusters, by their libraries"
-    line = f"\n  as a job     {run.time:,.2f} µs over {over}; {than}"
-    return line, {"job": {"time": run.time, "vendor_clusters": len(job.clusters), "faster": faster}}
+    several, lines, facts = len(at) > 1, "", list[JobFacts]()
+    for size, time in at.items():
+        found = hetccl_of(site, c, size)
+        if found is None:
+            return "", []
+        job, run = found
+        faster = run.time < time
+        than = "faster: `hccc builtin hetccl` writes it" if faster else "slower"
+        of = f" of {size_text(size)}" if several else ""
+        over = f"{len(job.clusters)} vendor clusters, by their libraries"
+        name = "" if lines else "as a job"
+        lines += f"\n  {name:<{14 if several else 12}} {run.time:,.2f} µs{of} over {over}; {than}"
+        facts.append({"time": run.time, "vendor_clusters": len(job.clusters), "faster": faster})
+    return lines, facts
 
 
 def _several(
@@ -289,9 +298,17 @@ def _several(
     else:
         compiled = api.compile(made.programs, how["options"], cluster=site)
         api.write(compiled, output, TARGETS, overwrite=overwrite)
+    chosen = [made.chosen_at(k) for k in range(len(made.at))]
+    times = {
+        at.size: one.estimate if one.time is None else one.time
+        for at, one in zip(made.at, chosen, strict=True)
+    }
+    lines, of_jobs = _as_job(site, made.programs[0].collective, times)
     if as_json:
-        return lambda: report.as_json({**made.facts(), **library_facts(compiled)})
-    return lambda: print_sizes(made, compiled)
+        facts = made.facts() | library_facts(compiled)
+        jobs = [{"size": size, **one} for size, one in zip(times, of_jobs, strict=False)]
+        return lambda: report.as_json(facts | ({"jobs": jobs} if jobs else {}))
+    return lambda: print_sizes(made, compiled, lines)
 
 
 def _stopped(made: SizesSynthesis, seconds: float) -> None:

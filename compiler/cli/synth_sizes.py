@@ -74,10 +74,11 @@ def _put(text: str, file: TextIO) -> None:
     file.write(text)
 
 
-def print_sizes(made: SizesSynthesis, compiled: Compiled | None) -> None:
+def print_sizes(made: SizesSynthesis, compiled: Compiled | None, jobs: str = "") -> None:
     """Prints the candidates of each size, the programs chosen, and their sizes.
 
-    compiled: the library made of the choice, whose ranges are finer.
+    compiled: the library made of the choice, whose ranges are finer; jobs: lines that follow, each
+    after a new line.
     """
     from rich import box
     from rich.console import Console
@@ -101,6 +102,8 @@ def print_sizes(made: SizesSynthesis, compiled: Compiled | None) -> None:
     print("\n".join(line.rstrip() for line in text.get().strip("\n").splitlines()))
     for line in _chosen(made):
         print(line)
+    if jobs:
+        print(jobs[1:])
     if compiled is not None:
         _print_library(compiled)
     print(f"  {'seconds':<14} {made.seconds:.2f}")

@@ -36,7 +36,8 @@ hccc_unique_id new_id() {
 void destroy(hcccComm_t comm) {
   if (!comm->process.is_this()) return comm->of.forsake();
   const std::unique_ptr<hcccComm> last(comm);
-  if (comm->of.failure().code() != hcccSuccess) return;
+  const Failure &failure = comm->of.failure();
+  if (failure.code() != hcccSuccess) return comm->jobs.stop(failure.code(), failure.text());
   comm->calls->finish();
   comm->of.wait_for_launches();
 }

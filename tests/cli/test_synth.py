@@ -210,6 +210,23 @@ def test_a_job_is_weighed_where_there_are_several_vendors(hccc: Hccc, tmp_path: 
     assert ("faster" in line) is facts["job"]["faster"]
 
 
+@pytest.mark.slow
+def test_jobs_of_several_sizes(hccc: Hccc, tmp_path: Path) -> None:
+    """Each size has its job, and which is faster."""
+    words = ("synth", "hetccl-snu", "--collective", "broadcast", "--sizes", "64K..1M")
+    way = ("--method", "greedy", "--json", "-o", f"{tmp_path}/*.rccl")
+    facts = json.loads(hccc(*words, *way)[1])
+    times = {one["size"]: one["time"] for one in facts["sizes"]}
+    assert len(times) > 1 and [one["size"] for one in facts["jobs"]] == list(times)
+    for one in facts["jobs"]:
+        assert one["faster"] is (one["time"] < times[one["size"]])
+    _, out, _ = hccc(*words, *way[:2], *way[3:])
+    lines = [line for line in out.splitlines() if "vendor clusters, by their libraries" in line]
+    assert lines[0].startswith("  as a job") and len(lines) == len(times)
+    for line, one in zip(lines, facts["jobs"], strict=True):
+        assert f"{one['time']:,.2f} µs of " in line and ("faster" in line) is one["faster"]
+
+
 def test_sketches_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
     """The head of a program has its sketch, from which `--sketch` makes the same transfers."""
     site = tmp_path / "site.cluster"

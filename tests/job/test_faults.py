@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import COMMUNICATOR, library
 from hccc.runtime.job.loaded import LoadedJob
 from hccc.synth.builtin.hetccl import hetccl
-from tests.communicator.world import Lost, run, start
+from tests.communicator.world import Lost, await_marks, mark, run, start
 
 DEADLINE, COUNT, BEFORE = 2.0, 60_000, 3
 DIES, FAILS, HANGS, NEVER = -1, 1, 2, 3
@@ -104,6 +105,41 @@ def test_every_rank_is_told(
         assert lost.seconds < DEADLINE + 2, lost
 
 
+def aborts(c: Communicator) -> list[str]:
+    """Has rank 0 abort the communicator while its call and rank 1's wait for rank 2, which makes
+    none. Returns what the calls said."""
+    c.load(hetccl(THREE, OpType.ALLREDUCE), micro_batches=[(0, 1)])
+    said: list[str] = []
+
+    def call() -> None:
+        with pytest.raises(CommunicatorError) as caught:
+            c.all_reduce(c.empty(60_000))
+        said.append(caught.value.text)
+
+    caller = threading.Thread(target=call)
+    if c.rank < 2:
+        caller.start()
+        while not said and c.done:
+            pass
+        mark(c.rank)
+    if c.rank == 0:
+        await_marks([1])
+        c.abort()
+    if c.rank < 2:
+        caller.join()
+    else:
+        await_marks([0, 1, 3])
+    if c.rank == 1:
+        mark(3)
+    return said
+
+
+def test_an_abort_ends_a_call() -> None:
+    found = start(3, aborts, environment={"HCCC_TIMEOUT": "60"}).outcomes()
+    assert "rank 0 has aborted the communicator" in found[0][0]
+    assert "rank 0 has aborted the communicator" in found[1][0] and found[2] == []
+
+
 def other_job(c: Communicator) -> str:
     """Loads another job at one rank, and then the same at all."""
     job = hetccl(PAIR, OpType.ALLREDUCE)
@@ -121,6 +157,7 @@ def other_job(c: Communicator) -> str:
 
 
 PAIR = vendor_clusters([("a", [0], [0], [1]), ("b", [1], [1], [1])])
+THREE = vendor_clusters([(name, [r], [r], [1]) for r, name in enumerate("abc")])
 V2 = vendor_clusters([("a", [0, 1], [0, 1], [1, 1])])
 
 
