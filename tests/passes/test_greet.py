@@ -11,6 +11,7 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.kernels import source
 from hccc.ir import plan_json
+from hccc.ir.collective import OpType
 from hccc.ir.digest import digest
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
@@ -53,7 +54,7 @@ def test_leaves_of_a_broadcast_greet(n: int) -> None:
 def test_a_last_rank_that_nobody_hears_of_is_not_missed() -> None:
     """Ranks are looked at 64 at a time."""
     rows = [(r, (r + 1) % 66, s, (r - s) % 66, 3, 0) for s in range(65) for r in range(66)]
-    ring = plans.program("ring", plans.OpType.ALLGATHER, 66, rows)
+    ring = plans.program("ring", OpType.ALLGATHER, 66, rows)
     assert not made(ring).greets
     assert made(plans.broadcast(66, root=65)).greets
 

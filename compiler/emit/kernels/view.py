@@ -47,7 +47,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.base.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError, fail
 from hccc.base.version import __version__
 from hccc.emit.kernels import own_reductions, rows, wrap
 from hccc.emit.kernels.calls import Caller, caller
