@@ -14,6 +14,7 @@ from hccc.ir import plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.digest import digest
 from hccc.ir.kernel_shape import kernel_shape
+from hccc.ir.op_type import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.passes.greet import greet
