@@ -130,7 +130,7 @@ class GpuCase:
     def slug(self) -> str:
         """Returns the case's name as a folder's."""
         words = f"{self.name}-{self.fuse}-{self.transport}"
-        return words.replace(" ", "_").replace("/", "_")
+        return words.replace(", ", "_").replace(" ", "_").replace("/", "_")
 
     def folder(self, part: str, dtype: str, kind: Enum) -> str:
         """Returns the folder of a kernel of one part of a run."""

@@ -104,7 +104,7 @@ class Sweep:
         right, runs = True, []
         for case, kernel in arms:
             for n, in_place in ((max(1, count - 1), True), (count, False)):
-                request = LaunchRequest(n, dtype, OP, in_place, timeout=5.0)
+                request = LaunchRequest(n, dtype, OP, in_place, timeout=5.0, join_timeout=5.0)
                 inputs, apart, wanted = counted(self.machine, case.plan.n_ranks, n, dtype)
                 outputs = inputs if in_place else apart
                 kernel.burst(inputs, outputs, request, 1)
