@@ -16,6 +16,10 @@ constexpr bool hccc_meets = true;
 constexpr bool hccc_meets = HCCC_FLAGS + HCCC_SCRATCH + HCCC_STAGE > 0;
 #endif
 
+// Whether packets order other memory: a block may write what another of its rank has touched when it has
+// heard of that through other ranks. With one block that is always the same thread.
+constexpr bool hccc_orders = HCCC_BLOCKS > 1;
+
 // What a thread moves at once: whole elements in whole packets.
 constexpr int hccc_unit_packets = sizeof(hccc_T) > 8 ? 2 : 1;
 struct alignas(8) hccc_unit {
@@ -192,6 +196,7 @@ HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int pr
       }
     }
   }
+  if (any && hccc_orders) hccc_fence();
   HCCC_UNROLL(n)
   for (int g = 0; g < n; ++g) {
     HCCC_UNROLL(2 * hccc_unit_packets)
@@ -201,11 +206,24 @@ HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int pr
   return true;
 }
 
-// Stores a unit to all destinations: to others' packet slots first. Where these lie is loaded before, for no
-// load is moved across the stores.
+// Stores a unit to all destinations in memory.
+template <class To>
+HCCC_FN void hccc_keep_unit(hccc_unit result, const hccc_block& b, const hccc_operand* to, int unit,
+                            int left) {
+  HCCC_UNROLL(To::length)
+  for (int d = 0; d < To::length; ++d)
+    if (!To::packets(d)) hccc_store_unit(hccc_unit_at(b, to[d], unit), result, left);
+}
+
+// Stores a unit to all destinations: to others' packet slots first, where nothing is ordered. Where these
+// lie is loaded before, for no load is moved across the stores.
 template <class To>
 HCCC_FN void hccc_send_unit(hccc_unit result, const hccc_block& b, const hccc_operand* to, int unit,
                             int left) {
+  if (hccc_orders) {
+    hccc_keep_unit<To>(result, b, to, unit, left);
+    hccc_fence();
+  }
   constexpr int n = To::length < 8 ? To::length : 8;
   HCCC_UNROLL(To::length)
   for (int d = 0; d < To::length; d += n) {
@@ -224,9 +242,7 @@ HCCC_FN void hccc_send_unit(hccc_unit result, const hccc_block& b, const hccc_op
                          {{result.word[2 * i], result.word[2 * i + 1]}, {b.launch, b.launch}});
     }
   }
-  HCCC_UNROLL(To::length)
-  for (int d = 0; d < To::length; ++d)
-    if (!To::packets(d)) hccc_store_unit(hccc_unit_at(b, to[d], unit), result, left);
+  if (!hccc_orders) hccc_keep_unit<To>(result, b, to, unit, left);
 }
 
 // What the sources of a primitive are multiplied by, where the reduction does that.

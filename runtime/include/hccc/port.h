@@ -9,6 +9,7 @@
 //   HCCC_BODY                     the header with hccc_reduce_copy for this platform
 //   HCCC_PACKETS_BODY             the header with hccc_exchange
 //   hccc_ld_packet, hccc_st_packet  a packet of a GPU: 16 bytes, each half of them at once
+//   hccc_fence                    of a GPU: orders packets with other memory
 //   hccc_port_parallel            whether a block has more than one thread
 //   hccc_thread, hccc_threads     this thread in its block, and how many there are
 //   hccc_barrier                  all threads of a block meet, memory included

@@ -134,6 +134,9 @@ HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
                : "memory");
 }
 
+// Orders what this thread did before with what it does next, for who hears of either.
+HCCC_FN void hccc_fence() { asm volatile("fence.acq_rel." HCCC_SCOPE ";" ::: "memory"); }
+
 #ifndef HCCC_KERNEL_NAME
 #define HCCC_KERNEL_NAME hccc_kernel
 #endif

@@ -179,6 +179,12 @@ HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
   __hip_atomic_store(half + 1, b, __ATOMIC_RELAXED, HCCC_SCOPE);
 }
 
+// Orders what this thread did before with what it does next, for who hears of either.
+HCCC_FN void hccc_fence() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, HCCC_FENCE_SCOPE);
+  hccc_drain();
+}
+
 #ifndef HCCC_KERNEL_NAME
 #define HCCC_KERNEL_NAME hccc_kernel
 #endif

@@ -59,6 +59,8 @@ HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
   __atomic_store_n(half + 1, static_cast<unsigned long long>(p.flag[1]) << 32 | p.word[1], __ATOMIC_RELAXED);
 }
 
+HCCC_FN void hccc_fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+
 HCCC_FN float ptx_cvt_f32_f16(unsigned short bits) {
   return (bits & 0x7fff) > 0x7c00 ? hccc_float_of(0x7fffffffu) : hccc_host_half_up(bits);
 }

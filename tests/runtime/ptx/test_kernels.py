@@ -19,6 +19,7 @@ from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
+from hccc.lang.transfer import load as transfer
 from hccc.runtime.abi import Params
 from hccc.runtime.build import Variant
 from hccc.runtime.cuda import KERNEL
@@ -168,6 +169,18 @@ def test_packets_say_of_which_call_they_are(
 def test_a_broken_packet_is_told(packets: Harness, what: str) -> None:
     text = packets.edit(*BREAKS[what])
     assert any(packets.fault(text, seed) for seed in range(4 * SEEDS))
+
+
+@pytest.mark.slow
+def test_packets_order_blocks_of_a_rank(tmp_path: Path) -> None:
+    """A block stores a sum of some ranks where another stores that of all, which it has of others."""
+    options = Options(protocol="ll", allocator="connection")
+    text = transfer.read(EXAMPLES / "rhd_allreduce.rccl")
+    harness = Harness(replace(driver.compile_text(text, options).plan, warps=1), tmp_path)
+    assert harness.plan.n_tb.max() > 1
+    assert [harness.fault(harness.text, seed) for seed in range(4 * SEEDS)] == [""] * 4 * SEEDS
+    naive = harness.edit("gpu_packets.h", "hccc_orders = HCCC_BLOCKS > 1", "hccc_orders = false")
+    assert any(harness.fault(naive, seed) for seed in range(4 * SEEDS))
 
 
 def run(hccc: Hccc, name: str, *options: str) -> None:
