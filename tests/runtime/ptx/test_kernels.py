@@ -173,7 +173,7 @@ def test_a_broken_packet_is_told(packets: Harness, what: str) -> None:
 
 @pytest.mark.slow
 def test_packets_order_blocks_of_a_rank(tmp_path: Path) -> None:
-    """A block stores a sum of some ranks where another stores that of all, which it has of others."""
+    """A block stores a sum of some ranks where another stores that of all, when others told it."""
     options = Options(protocol="ll", allocator="connection")
     text = transfer.read(EXAMPLES / "rhd_allreduce.rccl")
     harness = Harness(replace(driver.compile_text(text, options).plan, warps=1), tmp_path)
