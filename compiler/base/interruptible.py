@@ -164,9 +164,9 @@ def at_once(compute: Callable[[T], R], items: Sequence[T], *, counted: bool = Fa
 
 
 def ahead(make: Callable[[T], R], items: Sequence[T]) -> Generator[R, None, None]:
-    """Yields what `make` returns for each item: while the caller has one, that of the next is made
-    in a thread of its own. Raises the exception of an item in its turn. To be closed: what nobody
-    asks for any more is abandoned.
+    """Yields the results of `make` for each item, the next one made in a thread of its own while
+    the caller has the last. Raises the exception of an item in its turn. Close it: results that
+    nobody asks for any more are abandoned.
     """
     thread: threading.Thread | None = None
     works = [_Work(partial(make, item)) for item in items]

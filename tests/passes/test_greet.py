@@ -11,7 +11,6 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.kernels import source
 from hccc.ir import plan_json
-from hccc.ir.collective import OpType
 from hccc.ir.digest import digest
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.op_type import OpType
