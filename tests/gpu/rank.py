@@ -50,7 +50,7 @@ def collectives(comm: Communicator, make: Callable[[int], Any], what: str) -> No
     check(f"{what}: all_gather", y, np.concatenate([own(s) for s in range(n)]))
     z = make(COUNT)
     comm.reduce_scatter(filled(n * COUNT), z)
-    total = sum(own(s, n * COUNT) for s in range(n)).reshape(n, COUNT)
+    total = np.sum([own(s, n * COUNT) for s in range(n)], axis=0).reshape(n, COUNT)
     check(f"{what}: reduce_scatter", z, total[r])
     comm.all_to_all(filled(n * COUNT), y)
     parts = [own(s, n * COUNT).reshape(n, COUNT)[r] for s in range(n)]
