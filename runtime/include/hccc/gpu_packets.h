@@ -16,8 +16,8 @@ constexpr bool hccc_meets = true;
 constexpr bool hccc_meets = HCCC_FLAGS + HCCC_SCRATCH + HCCC_STAGE > 0;
 #endif
 
-// Whether packets order other memory: a block may write what another of its rank has touched when it has
-// known that through other ranks. With one block that is always the same thread.
+// Whether packets order other memory: a block may write what another of its rank has touched when packets
+// that depend on that have come. With one block that is always the same thread.
 constexpr bool hccc_orders = HCCC_BLOCKS > 1;
 
 // What a thread moves at once: whole elements in whole packets.
