@@ -199,7 +199,7 @@ def test_no_race_at_any_speed(name: str, epoch: int, tmp_path: Path) -> None:
 
 
 BREAKS = {
-    "one parity": ("packets.h", "static_cast<long long>(b.launch & 1)", "0LL"),
+    "one parity": ("launch.h", "static_cast<long long>(b.launch & 1)", "0LL"),
     "a flag without release": (
         "packets.h",
         "hccc_st_release(&line->flag, b.launch)",
@@ -213,7 +213,11 @@ BREAKS = {
     ),
     "no wait": ("packets.h", "if (!hccc_wait(b, &last.flag, b.launch, cause)) return false;", ""),
     "nothing said without data": ("packets.h", "valid || (!sub && !b.channel)", "valid"),
-    "slots of every channel in one place": ("packets.h", " + b.channel;", ";"),
+    "slots of every channel in one place": (
+        "launch.h",
+        "* HCCC_CHANNELS + b.channel",
+        "* HCCC_CHANNELS",
+    ),
 }
 
 
