@@ -133,7 +133,7 @@ def run(
     """
     from hccc.cli.progress import progress
     from hccc.cli.tables import Table, of_job
-    from hccc.launch.job_runs import measure_job, schedule_of
+    from hccc.launch.job_runs import devices_of, measure_job, schedule_of
     from hccc.launch.measure import RunOptions
     from hccc.predict.jobs import micro_batches
 
@@ -144,7 +144,8 @@ def run(
     batches = micro_batches(job, topology, wanted.maxbytes) if topology else []
     with progress():
         rows = measure_job(job, wanted, vendors, batches)
-        table = Table(of_job(job, wanted.where(n), vendors), schedule_of(wanted), as_json)
+        where = devices_of(vendors) + wanted.where(n).removeprefix(wanted.device)
+        table = Table(of_job(job, where, vendors), schedule_of(wanted), as_json)
         for row in rows:
             table.add(row)
     table.finish(file)

@@ -252,8 +252,8 @@ def _one(
 
 
 def _as_job(site: Topology, c: Collective, at: Mapping[int, float]) -> tuple[str, list[JobFacts]]:
-    """Weighs HetCCL's job beside the programs, where ranks have several vendors: a line of the
-    report for each size, and its facts for JSON. at: µs of the best program, by size."""
+    """Weighs HetCCL's job for each size, where ranks have several vendors: lines of the report, and
+    facts for JSON. at: µs of the programs, by size."""
     if len({device.vendor for device in site.devices}) < 2:
         return "", []
     from hccc.ir.text import size as size_text

@@ -20,6 +20,7 @@ from hccc.runtime.job.loaded import MicroBatches
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.perf import PerfRow, Ranks, SizeSchedule
+from hccc.runtime.vendor.files import PLATFORMS
 
 # A vendor, its library's file or "", and how many ranks it serves.
 Vendors = Sequence[tuple[str, str, int]]
@@ -73,6 +74,12 @@ def vendor_of_ranks(vendors: Vendors, v: VendorClusters) -> tuple[tuple[str, str
                 "E473", f"{message} {' and '.join(sorted(name for name, _ in found))}", help=help
             )
     return each
+
+
+def devices_of(vendors: Sequence[tuple[str, str]]) -> str:
+    """Names the devices of the ranks' memory, `cpu` or `cuda and cpu`; without vendors the host."""
+    found = {PLATFORMS.get(name, "cpu") for name, _ in vendors}
+    return " and ".join(sorted(found, reverse=True)) or "cpu"
 
 
 def schedule_of(options: RunOptions) -> SizeSchedule:

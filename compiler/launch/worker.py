@@ -38,9 +38,9 @@ from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Expected, Pattern, scalar_of
 from hccc.runtime.measure.perf import RankMemory
 from hccc.runtime.recording import recording
+from hccc.runtime.vendor.files import PLATFORMS
 
 _MEET_S = 120  # in which ranks meet
-_PLATFORMS = {"nccl": "cuda", "rccl": "hip"}  # of libraries that work in memory of GPUs
 
 
 class _Rank:
@@ -183,13 +183,13 @@ class Worker:
             return None
         own = os.environ.get("HCCC_VENDOR", "")
         of = [name or own for name, _ in self._vendors or [("", "")] * self._n_ranks]
-        platform = _PLATFORMS.get(of[rank])
+        platform = PLATFORMS.get(of[rank])
         if platform is None:
             return None
         if platform not in available():
             text = f"rank {rank} has the library of {of[rank]}, which works in memory of a GPU"
             raise fail("E473", f"{text}: there is no {platform} on its host: {message(platform)}")
-        before = sum(name in _PLATFORMS for name in of[self._first_near : rank])
+        before = sum(name in PLATFORMS for name in of[self._first_near : rank])
         return platform, before % device_count(platform)
 
     def load(self) -> None:

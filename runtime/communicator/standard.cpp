@@ -241,6 +241,7 @@ StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &h
 }
 
 std::string StandardLibrary::text() const {
+  if (collective_ == "combine") return "a reduction of two arrays of " + type_ + ", " + op_ + ", on " + target_;
   std::string made = collective_ + " of " + type_;
   if (!op_.empty()) made += ", " + op_;
   if (root_ >= 0) made += ", root " + std::to_string(root_);

@@ -58,6 +58,16 @@ static int hccc_launch(Kernel kernel, unsigned blocks, void** arguments, void* s
   return HCCC_LAUNCH_KERNEL(kernel, dim3(blocks), dim3(HCCC_THREADS), arguments, 0, in) != HCCC_GPU(Success);
 }
 
+// Loads the kernels onto the thread's device. Returns 0, or not where it cannot have them.
+extern "C" __attribute__((visibility("default"))) int hccc_combine_loads(void) {
+  HCCC_GPU(FuncAttributes) found;
+  const void* const kernels[] = {reinterpret_cast<const void*>(hccc_combine_kernel),
+                                 reinterpret_cast<const void*>(hccc_divide_kernel)};
+  for (const void* one : kernels)
+    if (HCCC_GPU(FuncGetAttributes)(&found, one) != HCCC_GPU(Success)) return 1;
+  return 0;
+}
+
 // Puts to = a op b into a stream, element by element; `to` may be a or b. Returns 0, or not where the device refuses.
 extern "C" __attribute__((visibility("default"))) int hccc_combine(void* to, const void* a, const void* b, size_t n,
                                                                    void* stream) {

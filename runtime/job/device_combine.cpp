@@ -25,7 +25,9 @@ DeviceCombine loaded(const Device &device, int type, int op, const std::function
   DeviceCombine found;
   found.combine = reinterpret_cast<decltype(found.combine)>(dlsym(handle, "hccc_combine"));
   found.divide = reinterpret_cast<decltype(found.divide)>(dlsym(handle, "hccc_divide"));
-  if (!found.combine || !found.divide) throw Error(hcccSystemError, file + " has no reduction");
+  const auto loads = reinterpret_cast<int (*)()>(dlsym(handle, "hccc_combine_loads"));
+  if (!found.combine || !found.divide || !loads) throw Error(hcccSystemError, file + " has no reduction");
+  if (loads()) throw Error(hcccUnhandledDeviceError, "the device refuses to load the kernels of " + file);
   return found;
 }
 

@@ -20,6 +20,8 @@ FILES = {
     "mpi": "libmpi_abi.so.1",
     "oneccl": "libccl.so.1",
 }
+# The platform in whose GPUs' memory a vendor's library works; of others it is the host's.
+PLATFORMS = {"nccl": "cuda", "rccl": "hip"}
 _PACKAGES = {"nccl": "nvidia/nccl/lib"}  # in site-packages; others are in the environment's lib
 
 

@@ -234,7 +234,7 @@ def test_hccc_run_on_devices(runtime: Path, stand_in: str, tmp_path: Path) -> No
     assert [(row[0], row[3]) for row in rows] == [
         (size, op) for op in ("sum", "avg") for size in ("8", "8000", "8000000")
     ], out
-    assert "# Out of bounds values : 0 OK" in out, out
+    assert "# Out of bounds values : 0 OK" in out and "a job, on cuda, 4 processes" in out, out
 
 
 def test_hccc_run_without_a_gpu(tmp_path: Path, stand_in: str) -> None:
