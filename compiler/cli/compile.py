@@ -129,10 +129,9 @@ def compile_command(
     """Compile ALGO (.rccl, a plan's .json, or MSCCL XML) into a directory of kernels.
 
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it. Several
-    programs of one collective become one library, which takes the best for each message size. Of a
-    job FILE is its table, which communicators load.
-    Without --cluster, programs are compiled for the most common node of as many GPUs as their
-    header has, with --target cpu for this host.
+    programs of one collective become one library, the best for each message size. A job becomes a
+    file, its table. Without --cluster, programs are compiled for the most common node of as many
+    GPUs as their header has, with --target cpu for this host.
     """
     from hccc.driver.inputs import JobInput, opened
 
