@@ -126,7 +126,7 @@ def compile_command(
     time_phases: bool,
     **options: Any,
 ) -> None:
-    """Compile ALGO (.rccl, a plan's .json, or MSCCL XML) into a directory of kernels.
+    """Compile ALGO (.rccl, a plan's .json, MSCCL XML) into a directory of kernels.
 
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it. Several
     programs of one collective become one library, the best for each message size. A job becomes a
