@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 10  # HCCC_ABI
+ABI = 11  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):

@@ -98,7 +98,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 10 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 11 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
