@@ -617,10 +617,8 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
   if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
   Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted), known && known_.packets);
   const hccc_library &library = prepared.library->description();
-  const bool alike = known && prepared.in_place() == (known_.called.in_place != 0);
-  if (known && !alike && known_.packets) prepared = prepare(wanted, *prepared.library, false);
   Called called;
-  if (alike) {
+  if (known && prepared.in_place() == (known_.called.in_place != 0)) {
     prepared.scratch = known_.scratch, prepared.packets = known_.packets, called = known_.called;
   } else {
     called = called_of(wanted, library, prepared.in_place(), 0);
