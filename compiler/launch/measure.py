@@ -164,8 +164,6 @@ class RunOptions:
             self.window,
             self.timeout,
             self.workers,
-            # Ranks of one process start together: packets, which show no start, wait no longer.
-            0.0 if self.procs or self.hosts else self.timeout,
             trace=self.trace is not None,
             blocks=table_of(c, count, self.skew or "") if c else None,
             scalars=scalars(dtype, c.n_ranks) if c and op == "premul_sum" else (),
