@@ -1,6 +1,7 @@
 // comm.h: the handle of the C interface, and the conversion of exceptions to results.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include <hccc/layout.h>
 #include <hccc/network.h>
 
 #include "error.h"

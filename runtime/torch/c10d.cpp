@@ -2,6 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 

@@ -3,6 +3,7 @@
 // the host's memory is done, and have nothing to wait with.)
 #include <string.h>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <oneapi/ccl.hpp>

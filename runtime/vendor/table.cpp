@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <mutex>
+#include <new>
 
 #include "../communicator/libraries.h"
 #include "../communicator/log.h"
