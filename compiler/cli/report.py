@@ -13,6 +13,7 @@ from hccc.cli.progress import progress as progress
 from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
 from hccc.driver.options import Options
+from hccc.ir.choices import PlanProtocol
 from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
 
 def _several(catalogue: Catalogue) -> dict[str, int | str | None]:
     plans = catalogue.plans
-    told = (f"{p.name}: {len(p):,} primitives, {p.transport.name.lower()}" for p in plans)
+    ways = ("packets" if p.protocol is PlanProtocol.LL else p.transport.name.lower() for p in plans)
+    told = (f"{p.name}: {len(p):,} primitives, {way}" for p, way in zip(plans, ways, strict=True))
     return {"plans": f"{len(plans)}, {'; '.join(told)}"}
 
 

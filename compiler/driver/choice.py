@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import fail
 from hccc.base.progress import quiet, tell, within
-from hccc.driver.options import Options
+from hccc.driver.options import AUTO, Options
 from hccc.driver.pass_manager import PassRunner, Settings, lower_to_plan, order
 from hccc.driver.structures import MOST_TRIED, axes, named, start
 from hccc.ir.catalogue import Catalogue, Range, assembled
@@ -24,6 +24,7 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.passes.allocate import LOADS
+from hccc.passes.sync import LL_BYTES
 
 if TYPE_CHECKING:
     from hccc.driver.tune.tune import Tuned, TunedRange, TuneRequest
@@ -103,6 +104,7 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, runner: PassR
         UserError: E410 for options that nothing can serve.
     """
     first = programs[0]
+    _check_protocol(programs)
     if first.settings.topology is None or not first.settings.options.tuned:
         made = _lowered(first, start(first.settings, first.dag), runner)
         kernel = Kernel(made, made.plan.channels)
@@ -122,6 +124,20 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, runner: PassR
     if catalogue.alone:
         return Choice(kernels[0], catalogue.plans[0], catalogue, (kernels[0],), tuned)
     return Choice(best, plan, catalogue, tuple(kernels), tuned)
+
+
+def _check_protocol(programs: Sequence[Analysed]) -> None:
+    """Raises UserError where protocol auto has nothing to choose by, or nothing to choose."""
+    settings = programs[0].settings
+    if settings.options.protocol != AUTO:
+        return
+    if settings.topology is None or not settings.options.tuned or settings.options.plans == 1:
+        help = "give --cluster, and leave out --tune off and --plans 1; or --protocol simple or ll"
+        raise fail("E410", "--protocol auto, and nothing to choose by", help=help)
+    if settings.topology.cores.any():
+        message = "--protocol auto: packets between processes of a host are not simulated, so far"
+        help = "--protocol ll makes them, `hccc run` measures them; standard collectives have them"
+        raise fail("E323", message, help=help)
 
 
 def _tuned(
@@ -211,6 +227,8 @@ def _request(settings: Settings, large: bool, enough: float) -> TuneRequest:
     sizes = parsed(options.sizes)
     if options.channels and options.max_sms and options.channels > options.max_sms:
         raise fail("E410", f"--channels {options.channels}: each has a block; --max-sms is less")
+    if options.protocol == AUTO and sizes[-1] < LL_BYTES:
+        sizes = (*sizes, LL_BYTES)  # longer calls are served, too, and not by packets
     return TuneRequest(
         spread(sizes) if large else sizes,
         options.max_sms or most_blocks(settings.topology),

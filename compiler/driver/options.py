@@ -109,8 +109,8 @@ class Options:
     )
     protocol: str | None = _one_of(
         None,
-        tuple(one.value for one in PlanProtocol),
-        "ll: packets with flags instead of counters, for short calls (at most 64 KB).",
+        (*(one.value for one in PlanProtocol), AUTO),
+        "ll: packets with flags, for calls up to 64 KB. auto: where faster on the --cluster.",
     )
     accumulate: str | None = _one_of(
         None,
@@ -182,7 +182,7 @@ class Options:
 
     @property
     def simple(self) -> bool:
-        """Whether plans are of the simple protocol."""
+        """Whether plans are of the simple protocol, or may be."""
         return self.protocol != PlanProtocol.LL
 
     @property

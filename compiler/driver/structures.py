@@ -13,10 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from hccc.analysis.block_schedule import uneven_links
-from hccc.driver.options import AUTO
+from hccc.driver.options import AUTO, Options
 from hccc.driver.pass_manager import Settings
-from hccc.ir.choices import Allocator, Fusion, NetworkLowering, Scheduler
+from hccc.ir.choices import Allocator, Fusion, NetworkLowering, PlanProtocol, Scheduler
+from hccc.ir.collective import OpType
 from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
@@ -28,6 +31,8 @@ SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
 ALLOCATORS_TRIED = (Allocator.STATE, *DEPTHS)
 LOADS_TRIED = (Allocator.LOAD32, Allocator.LOAD8)
 NETWORK_TRIED = (NetworkLowering.PUT, NetworkLowering.SLOTS)
+_HEARD = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLTOALL)
+_PACKETS_BY = (Transport.AUTO, Transport.DIRECT)
 FUSION_TRIED = (AUTO, Fusion.FULL, Fusion.NONE)
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
 MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
@@ -52,6 +57,8 @@ def start(settings: Settings, tasks: Dag) -> Settings:
         options = replace(options, allocator=ALLOCATORS_TRIED[0])
     if settings.topology is not None and options.network_lowering == AUTO:
         options = replace(options, network_lowering=NETWORK_TRIED[0])
+    if options.protocol == AUTO:
+        options = replace(options, protocol=PlanProtocol.SIMPLE)
     return replace(settings, options=options, blocks=most)
 
 
@@ -85,7 +92,17 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
         found.append(_others("network_lowering", NETWORK_TRIED[1:]))
     if options.scheduler == AUTO and len(tasks) <= MOST_SCHEDULED:
         found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
+    if options.protocol == AUTO and several and can_be_packets(settings, tasks):
+        found.append(partial(_packets, options))
     return found
+
+
+def can_be_packets(settings: Settings, tasks: Dag) -> bool:
+    """Tells whether protocol auto has packets to weigh: all ranks share one memory, and each of
+    them hears of every other, so that none has to greet others (`passes/greet`)."""
+    c = tasks.program.collective
+    near = not np.ptp(tasks.topology.memory_domain) and settings.options.transport in _PACKETS_BY
+    return near and c.op in _HEARD and not c.uneven and len(tasks.topology) > 1
 
 
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -117,6 +134,18 @@ def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
     return [few, _with(few, fuse=Fusion.NONE)]
 
 
+def _packets(asked: Options, best: Settings) -> Sequence[Settings]:
+    """Tries packets, in one shot and in two: short calls are faster by them."""
+    few = replace(best, blocks=1 if asked.allocator == AUTO else best.blocks)
+    kept = dict(protocol=PlanProtocol.LL, allocator=_first(asked.allocator, ALLOCATORS_TRIED))
+    fusions = (AUTO, Fusion.FULL) if asked.fuse == AUTO else (asked.fuse,)
+    return [_with(few, fuse=fuse, **kept) for fuse in fusions]
+
+
+def _first(asked: str, tried: Sequence[str]) -> str:
+    return tried[0] if asked == AUTO else asked
+
+
 def _with(settings: Settings, **changes: str) -> Settings:
     change: Any = replace
     return replace(settings, options=change(settings.options, **changes))
@@ -140,6 +169,8 @@ def named(settings: Settings, plan: Plan) -> str:
     if o.allocator in DEPTHS:
         blocks = DEPTHS[o.allocator]
         words.append(f"{blocks} blocks by depth" if blocks > 1 else "a block for each depth")
+    if not o.simple:
+        return ", ".join([*words, "packets"])
     if settings.blocks == 1:
         words.append("one block a channel")
     return ", ".join(words)

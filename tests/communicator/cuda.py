@@ -9,7 +9,7 @@ from pathlib import Path
 from hccc.base.building.build import Piece, build_pieces
 from hccc.emit import directory
 from hccc.emit.targets import CUDA, Target
-from hccc.ir import plan_json
+from hccc.ir import catalogue_json, plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from tests.test_architecture import RUNTIME
@@ -29,25 +29,31 @@ def working_runtime() -> Path:
     return build_pieces([Piece(source, (RUNTIME / "device",))], ["-ldl"])
 
 
-def emitted(plan: Plan, place: Path, *targets: Target) -> Path:
-    """Writes a plan's kernels, by default for CUDA, and returns their directory."""
+def emitted(given: Plan | Catalogue, place: Path, *targets: Target) -> Path:
+    """Writes a plan's kernels, or several plans', by default for CUDA. Returns their directory."""
     wanted = list(targets) or [CUDA]
-    directory.write(place, directory.files(Catalogue.of(plan), wanted, plan_json.dumps(plan)))
+    made = given if isinstance(given, Catalogue) else Catalogue.of(given)
+    text = catalogue_json.dumps(made) if isinstance(given, Catalogue) else plan_json.dumps(given)
+    directory.write(place, directory.files(made, wanted, text))
     return place
 
 
-def library(plan: Plan, place: Path, runtime: Path) -> Path:
-    """Compiles a plan's CUDA library for int32 and sums, for the CPU against that runtime."""
+def library(plan: Plan | Catalogue, place: Path, runtime: Path) -> Path:
+    """Compiles the CUDA library of a plan, or of several, for int32 and sums, for the CPU against
+    that runtime."""
     emitted(plan, place)
-    dtype = "int32" if plan.reduces else "uint32"  # what only moves is built once for its width
+    plans = plan.plans if isinstance(plan, Catalogue) else (plan,)
+    dtype = "int32" if plans[0].reduces else "uint32"  # what only moves is built once for its width
     header = place / "hccc" / "gpu_launch.h"
     launch = (HERE / "working_launch.h").read_text()
     header.write_text(f"{launch}\n{header.read_text()}")
     flags = [*FLAGS, "-D__device__="]
-    kernel = ["-x", "c++", f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=sum", "-c", f"{plan.name}.cu"]
-    _run(place, "g++", *flags, *kernel, "-o", "kernel.o")
+    kernel = ["-x", "c++", f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=sum", "-c"]
+    for one in plans:
+        _run(place, "g++", *flags, *kernel, f"{one.name}.cu", "-o", f"{one.name}.o")
     built = f"-DHCCC_BUILT(ENTRY)=ENTRY({dtype}, sum)"
-    dispatch = [built, f"{plan.name}_cuda_dispatch.cpp", "kernel.o", str(runtime)]
+    objects = [f"{one.name}.o" for one in plans]
+    dispatch = [built, f"{plan.name}_cuda_dispatch.cpp", *objects, str(runtime)]
     made = place / "library.so"
     visible = [flag for flag in FLAGS if "visibility" not in flag]
     _run(place, "g++", *visible, "-shared", *dispatch, f"-Wl,-rpath,{runtime.parent}", "-o", made)

@@ -16,6 +16,7 @@ import pytest
 
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
+from hccc.ir.catalogue import Range, assembled
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
@@ -725,6 +726,19 @@ def test_one_process_has_memory_of_both(runtime: Path, sums: Path) -> None:
 def test_calls_by_packets(runtime: Path, packets: Path) -> None:
     environment = cuda.environment(runtime)
     assert run(3, all_reduces, packets, environment=environment) == [True] * 3
+
+
+def test_short_calls_by_packets_and_others_by_counters(runtime: Path, tmp_path: Path) -> None:
+    """One library has both: calls of 4 KB, 4 bytes and 280 KB, one after the other."""
+    program = plans.mesh_allreduce(3)
+    counters = driver.compile_program(program, Options(tune="off")).plan
+    packets = driver.compile_program(program, Options(protocol="ll")).plan
+    ranges = [
+        Range(kind, *part, 0, 1 << 16) for kind in (False, True) for part in ((0, 0), (8192, 1))
+    ]
+    made = assembled("both", [packets, counters], ranges)
+    place = cuda.library(made, tmp_path / "kernels", runtime)
+    assert run(3, all_reduces, place, environment=cuda.environment(runtime)) == [True] * 3
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,11 @@ def structure_lines(tuned: Tuned) -> Iterator[str]:
     used = {tuned.candidates[one.candidate].structure for one in tuned.ranges}
     alike: dict[tuple[str, ...], list[int]] = {}
     for k in np.log(tuned.probed).mean(1).argsort(kind="stable").tolist():
-        shown = (f"{time:,.1f}" if np.isfinite(time) else "-" for time in tuned.probed[k])
+        most = tuned.plans[k].max_bytes or np.inf  # of packets
+        shown = (
+            f"{time:,.1f}" if np.isfinite(time) else "-" if size < most else "too long"
+            for size, time in zip(tuned.probes, tuned.probed[k], strict=True)
+        )
         alike.setdefault(tuple(shown), []).append(k)
     names = [_names(tuned, same, used) for same in alike.values()]
     width = max(map(len, names))

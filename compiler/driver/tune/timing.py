@@ -75,6 +75,8 @@ class CallTiming:
         """
         if in_place not in (None, *self.plan.modes):
             return math.inf
+        if self.plan.max_bytes and size >= self.plan.max_bytes:
+            return math.inf
         if in_place is None or self._alike:
             in_place = self.plan.modes[0]
         plan = applied(self.plan, setting)

@@ -334,7 +334,8 @@ class Tuner:
     ) -> int:
         """Returns the size, doubling `small`, from which on the second of two candidates is as
         fast."""
-        size = 2 * small
+        most = self._plan(pair[0].structure).max_bytes or large
+        large, size = min(large, most), 2 * small
         while size < large:
             before, after = (self._time(candidate, size, in_place) for candidate in pair)
             if after <= before:

@@ -18,6 +18,8 @@ from hccc.driver.options import Options
 from hccc.driver.tune import report
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir import text as words
+from hccc.ir.choices import PlanProtocol
+from hccc.ir.digest import digest
 from hccc.ir.topology import Device, Topology, uniform
 from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
@@ -28,6 +30,7 @@ from tests.marks import slow
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RING, RHD = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "rhd_allreduce.rccl"
 SIZES = (1 << 12, 1 << 20, 1 << 28)
+SHORT = [1 << k for k in range(3, 17)]
 
 
 @cache
@@ -286,3 +289,47 @@ def test_alike_structures_are_searched_once() -> None:
     assert by_name[other] == by_name[other.replace("list", "hpds", 1)]
     structures = {structure for structure, _ in tuned.candidates}
     assert not {tuned.names[k] for k in structures} >= {other, other.replace("list", "hpds", 1)}
+
+
+def test_protocol_auto_takes_packets_for_short_calls_only() -> None:
+    made, simple = (compiled("direct_allreduce", protocol=name) for name in ("auto", "simple"))
+    known = {plan.name: plan.protocol for plan in made.catalogue.plans}
+    assert known[made.at(8, False).plan.name] is PlanProtocol.LL
+    assert made.plan.protocol is PlanProtocol.SIMPLE  # it would serve all sizes
+    for in_place in made.catalogue.modes:
+        assert all(
+            plan.protocol is PlanProtocol.SIMPLE
+            or (made.catalogue.end(part) or 0) <= plan.max_bytes
+            for part in made.catalogue.ranges
+            for plan in [made.catalogue.plans[part.plan]]
+        )
+        now, before = ([took(one, size, in_place) for size in SHORT] for one in (made, simple))
+        assert all(a <= 1.01 * b for a, b in zip(now, before, strict=True))
+        assert now[0] < 0.7 * before[0]
+    lines = [*report.structure_lines(made.tuned)] if made.tuned else []
+    assert any("* hpds, fuse auto, packets" in line and "too long" in line for line in lines)
+    assert made.made_with[made.at(8, False).plan.name].protocol == "ll"
+
+
+def test_protocol_auto_serves_calls_that_are_longer_than_those_asked_for() -> None:
+    made = compiled("direct_allreduce", protocol="auto", sizes="1K..4K")
+    assert made.at(1 << 30, False).plan.protocol is PlanProtocol.SIMPLE
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "on"),
+    [("binomial_broadcast", "dgx-h100"), slow("hm_allreduce", "resccl-topo4")],
+)
+def test_protocol_auto_is_simple_where_there_are_no_packets(algorithm: str, on: str) -> None:
+    made, simple = (compiled(algorithm, on, protocol=name) for name in ("auto", "simple"))
+    assert [*map(digest, made.catalogue.plans)] == [*map(digest, simple.catalogue.plans)]
+
+
+def test_protocol_auto_says_what_it_cannot_do() -> None:
+    with pytest.raises(UserError, match="nothing to choose by") as without:
+        compiled("direct_allreduce", protocol="auto", tune="off")
+    assert without.value.problem.code == "E410"
+    text = transfer.read(EXAMPLES / "direct_allreduce.rccl")
+    with pytest.raises(UserError, match="packets between processes") as on_cpus:
+        driver.compile_text(text, Options(protocol="auto"), assumed.cluster_of([8], "cpu"))
+    assert on_cpus.value.problem.code == "E323"

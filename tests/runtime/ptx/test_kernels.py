@@ -183,15 +183,26 @@ def test_packets_order_blocks_of_a_rank(tmp_path: Path) -> None:
     assert any(harness.fault(naive, seed) for seed in range(4 * SEEDS))
 
 
-def run(hccc: Hccc, name: str, *options: str) -> None:
-    """Runs an example; two launches in place and two out of place, each compared with the CPU."""
+def run(hccc: Hccc, name: str, *options: str) -> str:
+    """Runs an example; two launches in place and two out of place, each compared with the CPU.
+    Returns what was printed."""
     code, out, err = hccc("run", EXAMPLES / f"{name}.rccl", "--device", "ptx", *options)
     assert code == 0, out + err
     assert "on ptx" in out
+    return out
 
 
 def test_run(hccc: Hccc) -> None:
     run(hccc, "direct_alltoall", "-b", "4000", "-e", "4000", "-d", "bfloat16", "--tune", "off")
+
+
+@pytest.mark.slow
+def test_packets_for_short_calls_and_counters_for_others(hccc: Hccc) -> None:
+    how = ["--protocol", "auto", "--cluster", str(EXAMPLES / "clusters" / "dgx-h100.cluster")]
+    sizes = ["--max-sms", "1", "-b", "512", "-e", "128K", "-f", "256", "-n", "1"]
+    rows = run(hccc, "direct_allgather", *how, *sizes).splitlines()
+    served = [row.split()[-1] for row in rows if row.split()[:1] in (["512"], ["131072"])]
+    assert served == ["direct_allgather_1", "direct_allgather_2"]
 
 
 def test_run_without_nvcc(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
