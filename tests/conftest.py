@@ -37,8 +37,17 @@ settings.register_profile("mutants", deadline=None, phases=(Phase.explicit, Phas
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--update-golden`: overwrites the expected texts with the actual ones."""
+    """Adds `--update-golden`: overwrites the expected texts with the actual ones; and `--part`."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+    parser.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="every N-th test")
+
+
+def _part(text: str) -> tuple[int, int]:
+    """Reads `1/3`: (1, 3). Raises ValueError for what is no part."""
+    k, n = map(int, text.split("/"))
+    if not 0 <= k < n:
+        raise ValueError(f"{text}: K is not in 0..N-1")
+    return k, n
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,10 +75,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     """Marks as slow the cases that `quick(n)` leaves out. Puts the longest tests first, or workers
-    would wait for one of them at the end."""
+    would wait for one of them at the end. Leaves out what is not of the `--part`."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     seen: dict[str, int] = {}
     for item in items:
@@ -80,6 +91,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen[test] = seen.get(test, 0) + 1
         if seen[test] > mark.args[0]:
             item.add_marker(pytest.mark.slow)
+    yield
+    k, n = config.getoption("--part")
+    config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % n != k])
+    items[:] = items[k::n]  # cases of one test are beside each other: each part has some
 
 
 @pytest.hookimpl(wrapper=True)
