@@ -108,6 +108,7 @@ def test_one_example_is_checked_in_several_types(tmp_path: Path) -> None:
     assert types == ["", *cases.CHECKED[1]] and all(c["wrong"] == 0 for c in got["checks"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_short_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = replace(cases.CPU_QUICK, short=(8, 4096), short_channels=(1,))
@@ -144,6 +145,7 @@ def test_with_a_gpu(tmp_path: Path) -> None:
     assert "## ring_allreduce, bfloat16, all sizes" in page and "| 8 B | direct |" in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_the_launcher_takes_what_was_built_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

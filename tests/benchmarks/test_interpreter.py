@@ -121,7 +121,7 @@ def test_nvcc_compiles_it(name: str, plan: Plan, arch: str, tmp_path: Path) -> N
     assert spills and max(spills) <= most, said
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @named
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
 def test_clang_compiles_it_for_amd(plan: Plan, tmp_path: Path) -> None:

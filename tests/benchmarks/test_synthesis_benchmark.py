@@ -65,6 +65,7 @@ def test_one_size_over_its_rivals() -> None:
     assert [column.header for column in table.columns][2:] == ["1M", "least against"]
 
 
+@pytest.mark.slow
 def test_an_unknown_case_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.synthesis", "--speed", "--clusters", "17-H20"],

@@ -30,6 +30,7 @@ def test_compile_writes_a_directory_and_says_what(hccc: Hccc, tmp_path: Path) ->
     assert {"plan.json", "CMakeLists.txt", "ring_allreduce.cu", "ring_allreduce.hip"} <= names
 
 
+@pytest.mark.slow
 def test_compile_is_the_default_command(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc(RING, "--emit=plan")[1] == hccc("compile", RING, "--emit=plan")[1]
     assert hccc("--emit=plan", RING)[1] == hccc(RING, "--emit=plan")[1]

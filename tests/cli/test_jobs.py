@@ -76,6 +76,7 @@ def test_what_it_refuses(
     assert status == 1 + (code in ("E415", "E416")) and code in err, err
 
 
+@pytest.mark.slow
 def test_its_table(hccc: Hccc, tmp_path: Path) -> None:
     """It says in how many micro-batches calls are fastest on the cluster."""
     job, table, cluster = tmp_path / "job.rccl", tmp_path / "job.table", ("--cluster", UNLIKE)

@@ -72,6 +72,7 @@ def test_large_programs_without_a_cluster_are_as_their_header_says(
     assert code == 0 and "  cluster  " not in out
 
 
+@pytest.mark.slow
 def test_without_a_cluster_a_line_says_which(hccc: Hccc, tmp_path: Path) -> None:
     for target, name in (("cpu", "this host"), ("cpu,hip", "8 H100")):
         code, out, err = hccc(RING, "-o", tmp_path / "k", "--target", target)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commandline import Hccc
 
 
+@pytest.mark.slow
 def test_places(hccc: Hccc) -> None:
     code, out, err = hccc("nccl", "--path", "--preload")
     folder, file = out.splitlines()

@@ -136,6 +136,7 @@ def _argv(case: str, place: Path) -> list[str]:
     return [word.format(**names) for word in CASES[case][0]]
 
 
+@pytest.mark.quick(14)
 @pytest.mark.parametrize("case", CASES)
 def test_refused(hccc: Hccc, place: Path, case: str) -> None:
     before = _contents(place)
@@ -147,6 +148,7 @@ def test_refused(hccc: Hccc, place: Path, case: str) -> None:
     assert _contents(place) == before
 
 
+@pytest.mark.quick(14)
 @pytest.mark.parametrize("case", CASES)
 def test_refused_with_json(hccc: Hccc, place: Path, case: str) -> None:
     code, stdout, stderr = hccc(*_argv(case, place), "--json")
@@ -244,6 +246,7 @@ def test_other_ends(
     assert word in stderr if word else not stderr.strip()
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_quiet() -> None:
     with subprocess.Popen(
         [*COMMAND, "run", RING, "-n", "1000000", "-b", "1M"],

@@ -26,7 +26,7 @@ RING = next(path for path in EXAMPLES if path.stem == "ring_allreduce")
 SHORT = ["-n", "2", "-w", "1"]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [slow(p) if k % 7 else p for k, p in enumerate(EXAMPLES)], ids=lambda p: p.stem
 )
@@ -60,6 +60,7 @@ def test_options(hccc: Hccc, option: str) -> None:
     assert hccc("run", RING, option, "-b", "5K", "-e", "5K", "--micro-batch=64", *SHORT)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [RING, *map(slow, EXAMPLES)], ids=lambda p: p.stem)
 def test_ranks_in_processes(hccc: Hccc, path: Path) -> None:
     """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""
@@ -358,6 +359,7 @@ def test_speeds_that_are_none(hccc: Hccc, speed: str) -> None:
     assert (code == 2 and "write 12.5GB/s,5us" in stderr) or "moves nothing" in stderr
 
 
+@pytest.mark.slow
 def test_blocks_of_lengths_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
     """Elements past a block's length must stay as they were: they are compared, too."""
     file = tmp_path / "a.rccl"

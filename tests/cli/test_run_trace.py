@@ -49,6 +49,7 @@ def test_beside_what_is_predicted(hccc: Hccc, tmp_path: Path) -> None:
     assert {"rank 3 (recorded)", "rank 3 (MI300X)"} <= names
 
 
+@pytest.mark.slow
 def test_on_a_gpu(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls of CuPy, and the trace read back: its stand-in runs kernels on the CPU."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=132))

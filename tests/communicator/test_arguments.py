@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def calls(draw: st.DrawFn) -> tuple[tuple[int, int], Dtype, int]:
     return blocks, dtype, draw(few | few | st.integers(most, most + 1) | counts)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.data(), st.sampled_from(COLLECTIVES), calls())
 def test_buffers(

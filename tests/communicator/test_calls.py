@@ -258,6 +258,7 @@ def of_other_types(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_types_and_reductions_that_nccl_lacks(sums: Path) -> None:
     assert run(3, of_other_types, sums) == [True] * 3
 
@@ -288,6 +289,7 @@ def wrong_at_some(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_call_that_is_refused_costs_no_other(sums: Path) -> None:
     """Neither the call before it, which other ranks may still be in, nor the communicator."""
     assert run(3, wrong_at_some, sums) == [True] * 3

@@ -169,6 +169,7 @@ def without_room(communicator: Communicator, place: Path) -> Any:
     return Lost(caught.value.result, caught.value.text, seconds)
 
 
+@pytest.mark.slow
 def test_no_room_at_one_rank_is_told_to_all(sums: Path) -> None:
     world = start(
         3,

@@ -214,6 +214,7 @@ def parts(communicator: Communicator, pair: Path) -> Any:
     return order, rest and (rest.rank, rest.n_ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everywhere", [in_threads, slow(run)])
 def test_splits(library: Library, everywhere: Callable[..., list[Any]]) -> None:
     pair = library(plans.compiled(plans.mesh_allreduce(2)))

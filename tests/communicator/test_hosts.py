@@ -78,6 +78,7 @@ def sums(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_threads_of_a_communicator_of_two_hosts() -> None:
     """Each rank has the transport's thread and one more, rank 0 too."""
     found = start(4, descriptors_and_threads, of_rank=on_hosts).outcomes()
@@ -108,6 +109,7 @@ def blocks(communicator: Communicator, place: Path) -> str:
     return differing(communicator, place, "all_to_all")
 
 
+@pytest.mark.slow
 def test_blocks_over_two_hosts(blocks_apart: Path) -> None:
     found = start(4, blocks, blocks_apart, of_rank=on_hosts).outcomes()
     texts = {text.split(", call ")[1] for text in found.values()}
@@ -129,6 +131,7 @@ def any_message(communicator: Communicator, place: Path) -> int:
     return source
 
 
+@pytest.mark.slow
 def test_no_receive_takes_what_an_uneven_call_tells(blocks_apart: Path) -> None:
     found = start(4, any_message, blocks_apart, of_rank=on_hosts).outcomes()
     assert found == {0: -1, 1: -1, 2: -1, 3: 2}
@@ -184,6 +187,7 @@ def other_calls(communicator: Communicator, place: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_another_call_at_one_rank_costs_nothing(apart: Path) -> None:
     found = start(4, other_calls, apart, of_rank=on_hosts).outcomes()
     assert len({tuple(texts) for texts in found.values()}) == 1, found
@@ -232,6 +236,7 @@ def without_library(communicator: Communicator, place: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, slow(2)])
 def test_a_rank_whose_call_has_no_library(hosts: int, four: Path, apart: Path) -> None:
     place, of_rank = (apart, on_hosts) if hosts == 2 else (four, lambda rank: {})
@@ -261,6 +266,7 @@ def ports(communicator: Communicator) -> set[tuple[str, int]]:
     return listening()
 
 
+@pytest.mark.slow
 def test_ucx_listens_where_the_ranks_have_met() -> None:
     """Which is a loopback address here: no other interface of this machine has its ports."""
     found = start(
@@ -270,6 +276,7 @@ def test_ucx_listens_where_the_ranks_have_met() -> None:
         assert addresses and all(ip.startswith("127.") for ip, _ in addresses), found
 
 
+@pytest.mark.slow
 def test_ranks_of_one_host_listen_nowhere() -> None:
     assert start(2, ports).outcomes() == {0: set(), 1: set()}
 
@@ -287,6 +294,7 @@ def many_calls(communicator: Communicator, place: Path, joined: Path) -> Any:
     return True
 
 
+@pytest.mark.slow
 def test_a_stranger_at_the_port_of_ucx(apart: Path, tmp_path: Path) -> None:
     """Where it ends a rank, as UCX 1.13 does, the others are told that it was UCX."""
     world = start(4, many_calls, apart, tmp_path, of_rank=on_hosts)

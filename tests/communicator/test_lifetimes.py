@@ -174,5 +174,6 @@ def freed_in_a_stream(communicator: Communicator, sums: Path) -> tuple[int, int]
     return int((y != total()).sum()), int((other != 7).sum())
 
 
+@pytest.mark.slow
 def test_freed_memory_outlives_calls_in_streams(sums: Path) -> None:
     assert run(RANKS, freed_in_a_stream, sums) == [(0, 0)] * RANKS

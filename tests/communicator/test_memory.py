@@ -49,6 +49,7 @@ def many(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_dozen_communicators_of_a_large_host(sums: Path) -> None:
     """Each rank has 20 TiB: mapped by every communicator, that is more than addresses there are."""
     assert run(3, many, sums, environment={"HCCC_HEAP_BYTES": str(20 * TIB)}) == [True] * 3
@@ -158,6 +159,7 @@ def staged(library: Library) -> Path:
     return library(plans.compiled(plans.ring_allreduce(2), transport=Transport.STAGED))
 
 
+@pytest.mark.slow
 def test_communicators_of_split_share_scratch(staged: Path) -> None:
     for found in run(2, by_turns, staged):
         assert found[0] > 6 << 20  # of two ranks

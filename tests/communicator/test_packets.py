@@ -44,10 +44,12 @@ def sums(c: Communicator, place: Path) -> bool:
     return right
 
 
+@pytest.mark.slow
 def test_sums_of_many_lengths(packets: Path) -> None:
     assert run(3, sums, packets) == [True] * 3
 
 
+@pytest.mark.slow
 def test_another_call_at_one_rank_costs_nothing(packets: Path) -> None:
     found = start(3, other_calls, packets).outcomes()
     assert found[0] == found[1] == found[2]
@@ -55,6 +57,7 @@ def test_another_call_at_one_rank_costs_nothing(packets: Path) -> None:
         assert said in text and "rank 1 calls" in text, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [slow("die"), "stall"])
 def test_every_rank_is_told(packets: Path, how: str) -> None:
     silent = [VICTIM] if how == "die" else []
@@ -106,6 +109,7 @@ def short_calls(c: Communicator, places: tuple[Path, Path]) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_short_calls_are_announced_by_packets(packets: Path, library: Library) -> None:
     gather = library(driver.compile_program(plans.ring_allgather(3), Options()).plan)
     found = start(3, short_calls, (packets, gather)).outcomes()
@@ -154,6 +158,7 @@ def exchanges(c: Communicator, places: Sequence[Path]) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_collectives_of_packets(library: Library) -> None:
     programs = (plans.alltoall(3), plans.direct_reducescatter(3), plans.ring_allgather(3))
     ll = Options(protocol="ll")
@@ -197,6 +202,7 @@ def every_root(c: Communicator, places: Sequence[Path]) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_rooted_collectives_of_packets(library: Library) -> None:
     """Nobody ends a call that another does not make: all are told of it in that call."""
     places = []

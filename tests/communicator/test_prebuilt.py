@@ -53,6 +53,7 @@ def of_installed(place: Path, other: Path) -> tuple[float, str, str]:
     return float(x.sum()), errors[0], errors[1]
 
 
+@pytest.mark.slow
 def test_a_folder_of_several_platforms_libraries(tmp_path: Path) -> None:
     kernels, lib, other = tmp_path / "kernels", tmp_path / "lib", tmp_path / "other"
     api.write(api.compile(direct(usual_hosts([1]), OpType.ALLREDUCE)), kernels)

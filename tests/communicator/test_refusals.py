@@ -103,6 +103,7 @@ def placed(
     return library(plans.compiled(plans.mesh_allreduce(n))), lambda rank: {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, slow(2)])
 def test_a_rank_that_loads_or_splits(
     hosts: int, library: Library, request: pytest.FixtureRequest
@@ -227,6 +228,7 @@ def random_turns(communicator: Communicator, place: Path, seed: int, turns: int)
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "hosts", "turns"), [(3, 1, 30 * LONG), slow(4, 1, 100 * LONG), slow(4, 2, 15 * LONG)]
 )

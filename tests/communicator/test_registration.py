@@ -161,6 +161,7 @@ def torch_tensors(communicator: Communicator, sums: Path) -> bool:
     return bool((x == 6).all())
 
 
+@pytest.mark.slow
 def test_tensors_of_pytorch(sums: Path) -> None:
     pytest.importorskip("torch")
     assert in_threads(3, torch_tensors, sums) == [True] * 3

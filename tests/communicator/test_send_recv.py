@@ -447,6 +447,7 @@ def performs(c: Communicator, sums: Path, programs: list[list[Step]]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=2 * LONG, deadline=None)
 @given(programs=st.lists(_PROGRAMS, min_size=4, max_size=4))
 def test_random_programs(sums: Path, programs: list[list[Step]]) -> None:

@@ -55,6 +55,7 @@ def bits(communicator: Communicator, place: Path) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("staged", [False, slow(True)])
 def test_bits_are_those_of_a_long_call(
     sums: Path, library: Library, tmp_path: Path, staged: bool
@@ -129,6 +130,7 @@ def alike_but_for_one_thing(communicator: Communicator, sums: Path, ring: Path) 
     return True
 
 
+@pytest.mark.slow
 def test_calls_alike_but_for_one_thing(sums: Path, library: Library) -> None:
     ring = library(plans.compiled(plans.ring_allreduce(3)))
     assert run(3, alike_but_for_one_thing, sums, ring) == [True] * 3

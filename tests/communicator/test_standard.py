@@ -107,7 +107,7 @@ def refused(c: Communicator) -> str:
     return caught.value.text
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -191,6 +191,7 @@ def every_root(c: Communicator, *places: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_one_library_serves_every_root(library: Library) -> None:
     made = [library(plan_of(name, RANKS, 1)) for name in ("broadcast", "reduce")]
     assert run(RANKS, every_root, *made) == [True] * RANKS  # none is made

@@ -406,6 +406,7 @@ ANOTHER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["uneven", slow("even")])
 def test_another_call_at_one_rank_costs_nothing(uneven: Uneven, sums: Path, how: str) -> None:
     places = [uneven("all_to_all"), uneven("all_gather"), sums]

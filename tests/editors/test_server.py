@@ -29,6 +29,7 @@ def editor() -> Iterator[Editor]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_mistake_is_told_at_its_place_and_goes_as_it_is_mended(editor: Editor) -> None:
     uri = "file:///work/ring.rccl"
     editor.open(uri, RING)
@@ -141,6 +142,7 @@ def test_a_job_is_proved_on_the_cluster_that_its_text_names(editor: Editor) -> N
     assert (problem.code, problem.range.start.line) == ("E401", 0)
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_to_prove_is_told() -> None:
     with editing({"seconds": 0.001}) as editor:
         uri = "file:///work/slow.rccl"

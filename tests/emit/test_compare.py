@@ -108,6 +108,7 @@ def test_the_plan_may_be_written_otherwise(place: Path) -> None:
     compare.compare(place, Catalogue.of(PLAN))
 
 
+@pytest.mark.quick(12)
 @pytest.mark.parametrize("name", sorted(FILES.keys() - {"plan.json"}))
 def test_any_file_that_differs_is_named(place: Path, name: str) -> None:
     body = FILES[name]

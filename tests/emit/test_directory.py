@@ -325,6 +325,7 @@ def _fresh(place: Path, gate: Callable[[], object], files: dict[str, str]) -> No
     directory.write(place, files)
 
 
+@pytest.mark.slow
 def test_two_plans_are_never_mixed_in_one_directory(tmp_path: Path) -> None:
     place = tmp_path / "kernels"
     writers = [threading.Thread(target=_both, args=(place, 20)) for _ in range(4)]

@@ -160,7 +160,7 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
         assert max(int(stores), int(loads)) <= most, said
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @on("gfx942", "gfx90a")
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
 def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:

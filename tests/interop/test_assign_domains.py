@@ -126,6 +126,7 @@ def test_proxies_are_simulated(uneven: Topology) -> None:
 STAGED = Options(transport=Transport.STAGED, allocator="connection", prove=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(correct_programs(max_ranks=5), st.data())
 def test_random_schedules_in_random_domains(program: Program, data: st.DataObject) -> None:

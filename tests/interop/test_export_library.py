@@ -52,7 +52,7 @@ def windows(dialect: str, in_place: bool) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True])
 @settings(deadline=None)
 @given(size=st.one_of(st.integers(0, 1 << 20), st.integers(0, 1 << 39)))

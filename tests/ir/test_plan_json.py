@@ -372,7 +372,7 @@ def test_unknown_and_missing_fields() -> None:
         assert refused(short).problem.code == "E407"
 
 
-@pytest.mark.quick(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ring_allreduce", "direct_alltoall"])
 @pytest.mark.parametrize("transport", list(PURE))
 def test_damage_never_crashes(name: str, transport: Transport) -> None:

@@ -39,6 +39,7 @@ def test_examples_are_sound(path: Path) -> None:
     assert check(load(path)) == []
 
 
+@pytest.mark.slow
 @given(correct_programs())
 def test_correct_programs_are_sound(program: Program) -> None:
     assert check(program) == []

@@ -70,6 +70,7 @@ def printed(client: Path, each: Sequence[tuple[Sequence[str], Mapping[str, str]]
             one.kill()
 
 
+@pytest.mark.slow
 def test_vendor_clusters_of_one_rank(client: Path, tmp_path: Path) -> None:
     """No library is needed."""
     each = [(tables(ALONE, tmp_path), {"HCCC_STANDARD": "0"})] * 3
@@ -95,6 +96,7 @@ def test_oneccl_beside_mpich(client: Path, tmp_path: Path) -> None:
     assert printed(client, each) == ["right"] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [

@@ -134,6 +134,7 @@ def aborts(c: Communicator) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 def test_an_abort_ends_a_call() -> None:
     found = start(3, aborts, environment={"HCCC_TIMEOUT": "60"}).outcomes()
     assert "rank 0 has aborted the communicator" in found[0][0]

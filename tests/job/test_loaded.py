@@ -79,6 +79,7 @@ def test_every_collective_by_own_plans(v: VendorClusters, batches: int, root: in
     assert list(found.values()) == [[]] * v.n_ranks
 
 
+@pytest.mark.slow
 def test_every_collective_over_vendor_clusters_of_one_rank() -> None:
     """Nothing but the border: no library is needed."""
     assert run(3, wrong_calls, jobs_of(ALONE, OPS, 2), 2) == [[]] * 3
@@ -99,6 +100,7 @@ def wrong_types(c: Communicator) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_every_type_and_reduction() -> None:
     assert run(3, wrong_types) == [[]] * 3
 
@@ -132,6 +134,7 @@ def tries(c: Communicator) -> list[int]:
     return [job.batches(of, 4) for of in (count, 16_000, 70_000)]
 
 
+@pytest.mark.slow
 def test_micro_batches_are_found_by_the_first_calls() -> None:
     assert run(3, tries) == [[8, 1, 0]] * 3
 
@@ -157,6 +160,7 @@ def refused_calls(c: Communicator) -> None:
         assert x.tolist() == [3] * 6
 
 
+@pytest.mark.slow
 def test_what_is_refused_costs_nothing() -> None:
     run(3, refused_calls)
 
@@ -177,6 +181,7 @@ def in_streams_and_groups(c: Communicator) -> None:
     assert (x == 9).all() and (y == 1).all()
 
 
+@pytest.mark.slow
 def test_calls_in_streams_and_groups() -> None:
     run(3, in_streams_and_groups)
 

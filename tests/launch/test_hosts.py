@@ -77,6 +77,7 @@ def test_lines_of_files_that_are_none(tmp_path: Path, line: str) -> None:
     assert error.value.problem.code == "E474"
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES, st.integers(1, 9)), min_size=1, max_size=9), st.data())
 def test_every_rank_is_on_one_host(slots: list[tuple[str, int]], data: st.DataObject) -> None:
     n = data.draw(st.integers(1, sum(count for _, count in slots)))

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("remote_shell")
 QUICK = ["--ranks", "4", "--time", "0.3"]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "words, said",
     [

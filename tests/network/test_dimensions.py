@@ -73,6 +73,7 @@ def test_unlike_nodes_are_said_to_be() -> None:
     assert leaf.sizes.tolist() == [6] and not leaf.alike
 
 
+@pytest.mark.slow
 @given(topologies())
 @settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
 def test_groups_join_what_routes_do(t: Topology) -> None:

@@ -127,7 +127,7 @@ def test_the_axis_reaches_the_end() -> None:
     assert text.time(run.time).split()[0] in texts(timeline(run))
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1 << 10, slow(1 << 20), slow(1 << 26), 1 << 30])
 def test_title_and_axis_say_the_same_time(size: int) -> None:
     run = ran("hm_allreduce", "resccl-topo4", size)
@@ -217,6 +217,7 @@ def _rows_of_the_path(picture: Picture) -> set[str]:
     return along
 
 
+@pytest.mark.slow
 def test_the_critical_path_runs_along_the_proxies_that_it_waits_for() -> None:
     far = timeline(ran("ring_allreduce", "resccl-topo1", 1 << 22))
     assert "proxy" in _rows_of_the_path(far)

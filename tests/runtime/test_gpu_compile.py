@@ -148,7 +148,7 @@ def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) ->
     assert hip_spills(source, "gfx942", option) == 0
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", [False, True])
 def test_host_part_compiles(tmp_path: Path, trace: bool) -> None:
     nvcc = shutil.which("nvcc")

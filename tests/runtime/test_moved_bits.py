@@ -156,6 +156,7 @@ PACKETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CUDA, HIP], ids=lambda t: t.name)
 @pytest.mark.parametrize(("dtype", "op"), PACKETS)
 @pytest.mark.parametrize("fuse", ["auto", slow("none")])

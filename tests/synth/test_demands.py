@@ -54,6 +54,7 @@ def every_program(t: Topology, demand: Demand) -> list[Program]:
     return found + [made.program for made in routed_demand(t, demand)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", [SITE, THREE], ids=["two nodes", "three nodes"])
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
@@ -73,6 +74,7 @@ def test_every_engine_does_what_is_demanded_and_none_beats_the_bound(
         assert estimate(program, site, size) >= bound.bandwidth * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(demands(len(SITE), max_blocks=5))
 def test_no_cut_is_narrower_than_the_bound_says_of_all(demand: Demand) -> None:

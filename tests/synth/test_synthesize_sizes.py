@@ -118,6 +118,7 @@ def test_the_api_checks_what_it_is_given() -> None:
 NAMES = st.sampled_from([*methods(OpType.ALLREDUCE), "greedy, 2 chunks", "greedy, 4 chunks"])
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # the first example makes the program
 @given(st.lists(st.tuples(NAMES, st.floats(1, 1e6)), max_size=12))
 def test_few_are_compiled_and_of_each_method_the_least(pairs: list[tuple[str, float]]) -> None:

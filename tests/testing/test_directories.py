@@ -32,6 +32,7 @@ def attacked(examples: int, seed: int = 0) -> DirectoryTally:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("examples", "seed"), [(50, 0), slow(300 * LONG, 1000)])
 def test_nothing_of_a_directory_runs(examples: int, seed: int) -> None:
     tally = attacked(examples, seed)

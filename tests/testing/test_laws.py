@@ -83,6 +83,7 @@ def test_programs_grown_by_construction_are_right(program: Program) -> None:
     assert accepts(program)
 
 
+@pytest.mark.slow
 @law(mutants(), always=300, slow=800)
 def test_verify_tells_right_from_wrong(mutant: Mutant) -> None:
     note(f"{mutant.mutation} at {mutant.what}\n{text(mutant.program)}")

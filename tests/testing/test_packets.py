@@ -53,6 +53,7 @@ def example(name: str) -> Plan:
     ).plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -23,6 +23,7 @@ ALONE = "--tune=off"  # one plan
 CLAIM = "the text of 3 targets does what the plan says: 104 primitives, 272 operands"
 
 
+@pytest.mark.slow
 def test_check_says_what_was_validated(hccc: Hccc, tmp_path: Path) -> None:
     code, out, err = hccc(RING, ALONE, "-o", tmp_path / "k", "--validate")
     assert (code, err) == (0, "") and f"validated      {CLAIM}" in out
@@ -87,6 +88,7 @@ def checked(place: Path) -> CheckedDirectory:
     return found
 
 
+@pytest.mark.slow
 def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = library.compile(RING)
     assert library.write(compiled, tmp_path / "k", ["cuda"]).validated is None

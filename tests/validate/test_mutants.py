@@ -105,7 +105,7 @@ def texts() -> Iterator[Any]:
         yield slow("ring_allreduce.rccl", DIRECT, CPU, part, 20 * LONG)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "transport", "target", "part", "most"), list(texts()))
 def test_no_mutant_survives(
     name: str, transport: Transport, target: Target, part: int, most: int
@@ -122,6 +122,7 @@ OF_PACKETS = [("direct_allreduce", CPU), ("direct_allreduce", CUDA), ("direct_sc
 OF_PACKETS_SLOW = [("direct_allreduce", HIP)] + [("ring_allgather", t) for t in (CPU, CUDA, HIP)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "target"),
     [*OF_PACKETS, *(slow(*case) for case in OF_PACKETS_SLOW)],

@@ -38,6 +38,7 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
     return f"{problem.code} {problem.message}"
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

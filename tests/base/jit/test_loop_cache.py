@@ -109,6 +109,7 @@ def _start_with_others(path: str, barrier: Any, found: Any) -> None:
     found.put(bool(loop.stats.cache_hits))
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_compile_a_loop_once(place: Place) -> None:
     context = multiprocessing.get_context("spawn")
     barrier, found = context.Barrier(3), context.Queue()

@@ -85,6 +85,7 @@ def test_pkg_config_finds_an_installed_library(
     assert run(program) == "done\n"
 
 
+@pytest.mark.slow
 def test_a_program_in_c_adds_the_directory(tmp_path: Path, cmake: str) -> None:
     written(RING, tmp_path / "k")
     user = example(RING, tmp_path / "user")

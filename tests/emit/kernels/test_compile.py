@@ -67,7 +67,7 @@ def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: 
             assert world.wrong(p, in_place=in_place, micro_batch_bytes=256, window=1) == 0
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [1, 3, *map(slow, (5, 8, 9)), 1 << 16])
 def test_nodes_that_do_not_divide_the_ranks(gpus: int, tmp_path: Path, cxx: str) -> None:
     """A program's header refuses them, a plan from elsewhere may have them: a hint, no more."""
@@ -108,7 +108,7 @@ def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> N
     assert "0 bytes spill stores" in said
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", GPUS)
 def test_clang_compiles_for_amd(case: str, tmp_path: Path, hip: str) -> None:
     place = written(CASES[case], tmp_path / "k")
@@ -126,6 +126,7 @@ REDUCTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "op"), REDUCTIONS)
 def test_reductions_of_jobs(dtype: str, op: str, tmp_path: Path, nvcc: str, hip: str) -> None:
     """What reduces two arrays on a GPU is one text for both platforms."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hccc.base.version import __version__
 from hccc.emit.kernels.library_view import library
@@ -49,6 +50,7 @@ def said(cmake: str, plan: Plan, place: Path) -> LibraryRecord:
     return described(ctypes.CDLL(str(file)))
 
 
+@pytest.mark.slow
 def test_a_library_of_one_plan(tmp_path: Path, cmake: str) -> None:
     one = said(cmake, RING, tmp_path / "k")
     assert (one.size, one.abi) == (ctypes.sizeof(LibraryRecord), ABI)

@@ -88,7 +88,7 @@ def test_a_product_beyond_int_reaches_the_right_slots(
     assert "runtime error" not in capfd.readouterr().err
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", list(PURE))
 def test_no_kernel_overflows(
     transport: Transport, tmp_path: Path, cxx: str, capfd: pytest.CaptureFixture[str]

@@ -111,6 +111,7 @@ def kinds(text: str, rank: int, tb: int) -> list[int]:
     return tail[: tail.index(-1)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_rows")
 @pytest.mark.parametrize("case", ["hierarchical", slow("staged_mesh"), slow("alltoall")])
 def test_nvcc_compiles_rows(case: str, tmp_path: Path, nvcc: str) -> None:

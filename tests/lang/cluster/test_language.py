@@ -320,6 +320,7 @@ IDS = st.sets(st.integers(0, 1), min_size=1).map(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.integers(3, 6),

@@ -53,6 +53,7 @@ def test_without_shares_all_have_the_same() -> None:
     assert read(GOOD.replace("3/4", "").replace("1/4", "")).shares == (Fraction(1, 2),) * 2
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=10)
 def test_what_is_printed_is_read_back(data: st.DataObject) -> None:
@@ -65,6 +66,7 @@ def test_what_is_printed_is_read_back(data: st.DataObject) -> None:
         assert read(text(made), t) == made
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=10)
 def test_a_sketch_without_one_of_its_parts_is_refused(data: st.DataObject) -> None:

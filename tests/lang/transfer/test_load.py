@@ -205,6 +205,7 @@ def test_hundred_thousand_terms() -> None:
     assert steps("t(1" + " + 1" * 100_000 + ");") == [100_001]
 
 
+@pytest.mark.slow
 def test_many_variables_do_not_take_memory_by_the_iteration() -> None:
     body = "".join(f"        v{i} = i + {i}\n" for i in range(5000))
     p = program(

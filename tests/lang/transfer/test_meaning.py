@@ -210,6 +210,7 @@ def _compare_place(origin: Origin | None, row: int, expected: Reference, i: int)
     assert loops == expected.where[i]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [slow(1), 3, slow(1 << 16)])
 @settings(max_examples=40 * LONG, deadline=None)
 @given(programs())

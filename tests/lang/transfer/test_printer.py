@@ -34,6 +34,7 @@ def table(n: int, chunks: int, rows: Sequence[tuple[int, ...]]) -> Program:
     return Program("any", Collective(OpType.ALLREDUCE, n, chunks), 1, 16, n, n, transfers)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(correct_programs())
 def test_printed_and_parsed_it_is_the_same(p: Program) -> None:

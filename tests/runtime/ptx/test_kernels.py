@@ -97,7 +97,8 @@ class Harness:
         return "" if all((o == wanted).all() for o in outputs) else "wrong data"
 
 
-@pytest.mark.parametrize("ring", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ring", [True, False])
 def test_what_orders_is_missed(tmp_path: Path, ring: bool) -> None:
     """Whatever synchronises two primitives is missed. Where ranks leave a launch some is not: there
     it keeps a rank from overwriting what a peer still reads, and loads of the machine are done when

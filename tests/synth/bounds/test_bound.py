@@ -364,6 +364,7 @@ def test_a_hundred_thousand_ranks(between: str, nodes: int) -> None:
     assert algbw(t, OpType.ALLREDUCE) == pytest.approx(100 * nodes / (2 * (nodes - 1)))
 
 
+@pytest.mark.slow
 @given(topologies)
 def test_blocks_that_reduce_are_arcs_of_each_domain(t: Topology) -> None:
     """Domains of one size are looked at together; each has the same arcs alone."""
