@@ -62,6 +62,7 @@ def check(tb_ptr: I8, preds: Csr) -> None:
         assert gone == (edge in inside or not reduced.has_edge(*edge))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(orders())
 def test_they_agree_with_networkx(case: tuple[I8, Csr]) -> None:
@@ -93,6 +94,7 @@ def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
         check(*case)
 
 
+@pytest.mark.slow
 def test_labels_never_claim_what_is_not_so() -> None:
     """An order that labels claim is true; pairs they leave open go to the clocks."""
     rng = np.random.default_rng(7)

@@ -33,12 +33,14 @@ def test_examples_need_all_they_send(path: Path) -> None:
     assert redundant(load(path)) == ()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(correct_programs(extras=False))
 def test_minimal_programs_need_all_they_send(program: Program) -> None:
     assert redundant(program) == ()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(correct_programs())
 def test_a_program_is_right_without_what_is_warned_about(program: Program) -> None:

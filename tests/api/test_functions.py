@@ -64,6 +64,7 @@ def test_importing_takes_nothing_heavy() -> None:
     assert (done.returncode, done.stderr.strip()) == (1, "[]") or done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_path_a_text_a_source_and_a_program_compile_to_the_same(tmp_path: Path) -> None:
     path = tmp_path / "swap.rccl"
     path.write_text(TEXT)
@@ -91,6 +92,7 @@ def test_a_directory_is_checked_and_simulated_as_it_was_made(tmp_path: Path) -> 
     assert here == there  # on the cluster that is in plan.json
 
 
+@pytest.mark.slow
 def test_simulate_and_explain() -> None:
     compiled = hccc.compile(RING, cluster=DGX)
     simulation = hccc.simulate(compiled, Sizes(1 << 10, 1 << 20, 32.0), hccc.Call(window=1))
@@ -125,6 +127,7 @@ def test_draw_writes_what_show_draws_and_the_page(tmp_path: Path) -> None:
     assert picture.read_text() == hccc.show(DGX).svg
 
 
+@pytest.mark.slow
 def test_a_plan_and_xml_go_in_too() -> None:
     compiled = hccc.compile(RING)
     assert len(hccc.check(compiled.plan).proofs) == 3
@@ -236,6 +239,7 @@ def test_what_is_wrong_is_one_exception(wrong: Callable[[], object], code: str) 
     assert problem.code == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [RING, "made", "plan"])
 def test_one_algorithm_may_have_another_name(given: object, tmp_path: Path) -> None:
     algorithm: Any = made() if given == "made" else given

@@ -42,6 +42,7 @@ def job(site: hccc.Topology) -> hccc.Job:
     return hccc.load_job(hccc.Source("job.json", text))
 
 
+@pytest.mark.slow
 def test_results_are_figures_rows_and_a_picture(
     job: hccc.Job, site: hccc.Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:

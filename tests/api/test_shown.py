@@ -30,6 +30,7 @@ def simulation(ring: hccc.Compiled) -> hccc.Simulation:
     return hccc.simulate(ring, ["64K", 1 << 20], vs=True, options=PLAIN)
 
 
+@pytest.mark.slow
 def test_values_are_shown_in_a_line(ring: hccc.Compiled, simulation: hccc.Simulation) -> None:
     cluster = hccc.load_cluster("dgx-h100")
     found = {

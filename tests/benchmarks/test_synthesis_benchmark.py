@@ -43,6 +43,7 @@ def test_a_command_is_timed_and_ends() -> None:
     assert speed.timed([sys.executable, "-c", "import time; time.sleep(99)"], 0.2)[0] == "longer"
 
 
+@pytest.mark.slow
 def test_steps_of_one_cluster() -> None:
     row = steps.row(("h20-4+8", 2, 5.0))
     assert (row.bound, row.greedy, row.repair) == (5, 5, 5)

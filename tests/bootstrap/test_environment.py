@@ -389,6 +389,7 @@ def test_files_of_killed_roots_do_not_stay(runtime: Path) -> None:
     assert not left[0].exists() and left[1].exists()
 
 
+@pytest.mark.slow
 def test_what_failed_is_told_although_rank_0_ends(runtime: Path) -> None:
     """The root is a thread of rank 0's process, which ends as soon as it knows."""
     said = {"HCCC_NRANKS": "4", "HCCC_JOB": "x"}

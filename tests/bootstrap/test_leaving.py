@@ -193,6 +193,7 @@ def test_those_that_come_too_late_learn_what_failed(monkeypatch: pytest.MonkeyPa
     assert error.value.reason is Reason.TIMEOUT
 
 
+@pytest.mark.slow
 def test_a_rank_that_was_stopped_before_it_joined_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_rank_that_was_stopped_before_it_joined_is_named(
         assert time.monotonic() - began > 0.5
 
 
+@pytest.mark.slow
 def test_what_failed_reaches_a_rank_that_is_still_talking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -234,6 +236,7 @@ def _root_that_has_ended() -> RendezvousError:
     return error.value
 
 
+@pytest.mark.slow
 def test_the_roots_process_has_ended() -> None:
     """A connection that is refused where a root once was is no reason to wait."""
     errors = (_root_that_has_ended() for _ in range(5))

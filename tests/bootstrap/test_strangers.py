@@ -78,6 +78,7 @@ _JUNK = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(junk=st.lists(_JUNK, min_size=1, max_size=30), before=st.booleans())
 def test_junk_does_not_hinder_a_job(junk: list[bytes], before: bool) -> None:

@@ -60,6 +60,7 @@ def test_what_it_writes_is_proved(hccc: Hccc, tmp_path: Path, name: str) -> None
     assert code == 0 and "deadlock" in out
 
 
+@pytest.mark.slow
 def test_it_runs(hccc: Hccc, tmp_path: Path) -> None:
     path = tmp_path / "a.rccl"
     assert hccc("builtin", "hierarchical", "--ranks", 6, "--gpus-per-node", 4, "-o", path)[0] == 0

@@ -30,6 +30,7 @@ def kernels(tmp_path: Path) -> Path:
     return catalogues.written(BOTH, tmp_path / "k", (CPU,))
 
 
+@pytest.mark.slow
 def test_check_says_what_holds_of_every_plan(hccc: Hccc, kernels: Path) -> None:
     code, stdout, _ = hccc("check", kernels)
     assert code == 0

@@ -39,6 +39,7 @@ def test_compile_is_the_default_command(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc(program, "--emit=plan")[0] == 0
 
 
+@pytest.mark.slow
 def test_compile_json(hccc: Hccc, tmp_path: Path) -> None:
     code, stdout, stderr = hccc(RING, "-o", tmp_path / "k", "--json", "--target=cpu,cuda")
     facts = json.loads(stdout)
@@ -75,6 +76,7 @@ def test_an_emitted_program_is_the_program(hccc: Hccc, tmp_path: Path) -> None:
     assert len(transfer.load(again)) == 112
 
 
+@pytest.mark.slow
 def test_an_emitted_plan_can_be_compiled_checked_and_run(hccc: Hccc, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(hccc(RING, "--emit=plan", "--plans=1")[1])
@@ -90,6 +92,7 @@ def test_a_file_that_was_written_is_named_with_its_bytes(hccc: Hccc, tmp_path: P
     assert (code, stdout) == (0, f"{file}: {file.stat().st_size:,} bytes\n")
 
 
+@pytest.mark.slow
 def test_options_reach_the_plan(hccc: Hccc) -> None:
     def plan(*options: str, of: str = RING) -> Any:
         return json.loads(hccc(of, "--emit=plan", "--tune=off", *options)[1])
@@ -104,6 +107,7 @@ def test_options_reach_the_plan(hccc: Hccc) -> None:
     assert plan("--scheduler=round-robin", of=mesh)["sub"] != plan(of=mesh)["sub"]
 
 
+@pytest.mark.slow
 def test_check_says_what_it_proved(hccc: Hccc) -> None:
     code, stdout, _ = hccc("check", RING)
     assert code == 0 and "cluster" not in stdout
@@ -117,6 +121,7 @@ def test_check_json(hccc: Hccc) -> None:
     assert all(proof["claim"] and proof["detail"] for proof in facts["proofs"])
 
 
+@pytest.mark.slow
 def test_check_of_a_directory_says_what_it_is_about(hccc: Hccc, tmp_path: Path) -> None:
     kernels = tmp_path / "k"
     assert hccc(RING, "-o", kernels, "--target=cpu,hip", "--tune=off")[0] == 0

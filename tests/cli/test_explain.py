@@ -198,6 +198,7 @@ def test_other_transports_are_tried_where_the_cluster_has_them() -> None:
     assert found["--transport staged"].time == pytest.approx(took)
 
 
+@pytest.mark.slow
 def test_what_proxies_carry_can_be_the_bottleneck() -> None:
     t = cluster.load(EXAMPLES / "clusters" / "resccl-topo1.cluster")
     stops = driver.compile_text(
@@ -259,6 +260,7 @@ def test_plans_are_explained_too(hccc: Hccc, tmp_path: Path) -> None:
     assert "where the time goes" in out and "--channels" not in out
 
 
+@pytest.mark.slow
 def test_it_says_what_nccl_would_take_and_why_it_is_faster(hccc: Hccc) -> None:
     argv = ["explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", "dgx-h100", "--sizes=64K"]
     code, out, _ = hccc(*argv, "-b", "64K")
@@ -274,6 +276,7 @@ def test_it_says_what_nccl_would_take_and_why_it_is_faster(hccc: Hccc) -> None:
     assert "  registered   " in out and "by NCCL with registered buffers, Symmetric RSx" in out
 
 
+@pytest.mark.slow
 def test_fewer_steps_are_advised_only_where_there_can_be_fewer(hccc: Hccc) -> None:
     """Where flags in the data make NCCL faster, and the path is as short as any."""
 

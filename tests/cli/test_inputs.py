@@ -117,6 +117,7 @@ def test_any_file_name_gives_a_plan_that_is_read_again(
     assert (code, stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_long_path_keeps_its_end(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ def test_names_that_differ_in_case_have_headers_of_their_own(hccc: Hccc, tmp_pat
     assert len(set(guards)) == 2
 
 
+@pytest.mark.slow
 def test_lines_before_a_kind_do_not_hide_it() -> None:
     blank = "".join(chain(repeat("\n", 5000)))
     assert inputs.kind_of(f"{blank}<algo>") is inputs.XmlInput

@@ -110,6 +110,7 @@ def test_show(hccc: Hccc, job: Path, tmp_path: Path) -> None:
     assert "E433" in hccc("show", job, *CLUSTER, "-o", picture, "--what", "dag")[2]
 
 
+@pytest.mark.slow
 def test_builtin_takes_the_faster_vendor_clusters(hccc: Hccc, tmp_path: Path) -> None:
     """The NICs of nvidia nodes carry twice as much as those of the others."""
     there, path = ("--cluster", "hetccl-pku-nvidia+v3"), tmp_path / "job.rccl"

@@ -20,6 +20,7 @@ def library(hccc: Hccc, place: Path, *more: object) -> str:
     return out
 
 
+@pytest.mark.slow
 def test_the_summary_says_what_was_weighed_and_chosen(hccc: Hccc, tmp_path: Path) -> None:
     out = library(hccc, tmp_path / "k")
     assert out.startswith("allreduce: Allreduce over 8 ranks → ")
@@ -31,6 +32,7 @@ def test_the_summary_says_what_was_weighed_and_chosen(hccc: Hccc, tmp_path: Path
     assert "ring_allreduce: hpds, fuse auto" in out.split("weighed")[1]
 
 
+@pytest.mark.slow
 def test_json_has_every_structure_and_range(hccc: Hccc, tmp_path: Path) -> None:
     facts = json.loads(library(hccc, tmp_path / "k", "--json"))
     tuned = facts["tuned"]
@@ -104,6 +106,7 @@ def test_what_is_refused(hccc: Hccc, tmp_path: Path, argv: list[object], said: s
     assert not (tmp_path / "k").exists()
 
 
+@pytest.mark.slow
 def test_as_text_it_is_all_plans(hccc: Hccc) -> None:
     code, out, _ = hccc(RING, RHD, "--cluster", DGX, "--emit=plan")
     assert code == 0

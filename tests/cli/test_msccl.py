@@ -46,6 +46,7 @@ def test_it_compiles_to_kernels(xml: Path, tmp_path: Path) -> None:
     assert (tmp_path / "kernels" / "ring_allreduce.cu").is_file()
 
 
+@pytest.mark.slow
 def test_it_is_scheduled_anew(xml: Path) -> None:
     found = json.loads(hccc("check", str(xml), "--reschedule", "--tune=off", "--json"))
     blocks = found["rescheduled"]["thread blocks per rank"]
@@ -106,6 +107,7 @@ def test_direct_plans_are_told_what_to_do() -> None:
     assert "--transport staged" in str(getattr(done.exception, "problem", done.output))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--cluster", "resccl-topo1"]])
 def test_programs_are_staged_for_xml_unless_told_otherwise(more: list[str]) -> None:
     """Of one memory domain or several: one line says so, and the XML is that of a staged plan."""

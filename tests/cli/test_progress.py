@@ -130,6 +130,7 @@ def test_lines_go_to_stderr(
     assert capsys.readouterr().out == "a row\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_one_line_and_results_go_to_stdout(tmp_path: Path) -> None:
     """On a terminal that is stderr alone: nothing of the result gets there."""
     program = """

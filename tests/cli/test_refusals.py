@@ -264,6 +264,7 @@ def test_an_interrupt_is_quiet() -> None:
         assert running.wait(30) == 130
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -54,7 +54,7 @@ def test_every_collective_has_an_example() -> None:
     assert found == set(OpType) - {OpType.CUSTOM}
 
 
-@pytest.mark.quick(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--transport=staged", "--channels=3", "--window=1"])
 def test_options(hccc: Hccc, option: str) -> None:
     assert hccc("run", RING, option, "-b", "5K", "-e", "5K", "--micro-batch=64", *SHORT)[0] == 0
@@ -70,6 +70,7 @@ def test_ranks_in_processes(hccc: Hccc, path: Path) -> None:
     assert "on cpu, 2 processes" in stdout and "Out of bounds values : 0 OK" in stdout
 
 
+@pytest.mark.slow
 def test_a_report_besides_the_table(hccc: Hccc, tmp_path: Path) -> None:
     """-J, as nccl-tests has it; -r must be the program's."""
     file = tmp_path / "report.json"
@@ -82,6 +83,7 @@ def test_a_report_besides_the_table(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc("run", RING, "-J", tmp_path / "no" / "report.json")[0] == 1
 
 
+@pytest.mark.slow
 def test_the_root_is_the_programs(hccc: Hccc) -> None:
     star = next(path for path in EXAMPLES if path.stem == "binomial_broadcast")
     assert hccc("run", star, "-r", "0", "-b", "4K", "-e", "4K", *SHORT)[0] == 0
@@ -91,6 +93,7 @@ def test_the_root_is_the_programs(hccc: Hccc) -> None:
     assert code == 2 and "has no root" in stderr
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_be(hccc: Hccc) -> None:
     code, _, stderr = hccc("run", RING, "--procs", "3")
     assert code == 1 and "cannot be shared out evenly" in stderr
@@ -98,6 +101,7 @@ def test_processes_that_cannot_be(hccc: Hccc) -> None:
     assert code == 1 and "--procs" in stderr
 
 
+@pytest.mark.slow
 def test_a_reduction_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
     """By its text, then by its name of a directory that has it; without a check where it rounds."""
     odds, size = "odds: a + b + a * b", ["-b", "999", "-e", "999", *SHORT]
@@ -182,6 +186,7 @@ def test_all_types_and_reductions(hccc: Hccc) -> None:
     assert len(json.loads(stdout)["results"]) == len(pairs) * 3
 
 
+@pytest.mark.slow
 def test_a_directory_is_built_once_in_the_cache(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +237,7 @@ def test_wrong_elements_fail(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> Non
     assert hccc("run", RING, "-c", "0", *argv)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_hang_ends_at_its_deadline(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that never raise one flag: an error that names the rank that waited."""
     edit(monkeypatch, "hccc_posts(hccc_post(peer1, 0))", "hccc_posts()")
@@ -272,6 +278,7 @@ def test_numbers_fit_their_columns() -> None:
     assert text(1e9, 10**7) == ["1.0e+09", "1e+08", "1e+08", "1e+07"]
 
 
+@pytest.mark.slow
 def test_memory_is_asked_for_before_it_is_taken(
     hccc: Hccc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,12 +335,14 @@ def test_what_leaves_a_node_goes_through_a_proxy(
     assert json.loads(stdout)["config"]["network"]["memory_domains"] == 2
 
 
+@pytest.mark.slow
 def test_one_host_needs_no_network(hccc: Hccc, two_nodes: Path) -> None:
     for transport in ("direct", "staged"):
         argv = ["run", two_nodes, "--transport", transport, "-b", "1K", "-e", "1K", *SHORT]
         assert "# network" not in hccc(*argv)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -32,6 +32,7 @@ def test_a_trace_besides_the_table(hccc: Hccc, tmp_path: Path) -> None:
     assert {"opcode", "channel", "reads", "writes", "source", "bytes"} <= set(first["args"])
 
 
+@pytest.mark.slow
 def test_records_that_were_lost(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,6 +41,7 @@ def test_records_that_were_lost(
     assert code == 0 and "W404" in stderr and "records were lost" in stderr
 
 
+@pytest.mark.slow
 def test_beside_what_is_predicted(hccc: Hccc, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     cluster = ["--cluster", "mi300x", "--channels", "1", "--tune", "off"]

@@ -34,6 +34,7 @@ def test_one_picture(hccc: Hccc, tmp_path: Path, what: str) -> None:
     assert named.get(what, "ring_allreduce: ") in _svg(out)
 
 
+@pytest.mark.slow
 def test_a_picture_of_pixels(hccc: Hccc, tmp_path: Path) -> None:
     out = tmp_path / "out.PNG"
     code, stdout, stderr = hccc("show", MI300X, "-o", out)
@@ -79,6 +80,7 @@ def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
     assert out.read_bytes() == first
 
 
+@pytest.mark.slow
 def test_without_a_cluster_there_are_no_times(hccc: Hccc, tmp_path: Path) -> None:
     out = tmp_path / "out.html"
     assert hccc("show", RING, "--tune=off", "-o", out)[0] == 0

@@ -29,6 +29,7 @@ def simulated(hccc: Hccc, *argv: object) -> Any:
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_the_table_says_what_json_says(hccc: Hccc) -> None:
     sizes = ("-b", "1K", "-e", "1M", "-f", "32", "--micro-batch", "1M")
     argv = (RING, "--cluster", DGX, *sizes)
@@ -231,6 +232,7 @@ def ResCCLAlgo(nRanks=4, AlgoName="direct", OpType="Alltoallv", nChunks=16):
 """
 
 
+@pytest.mark.slow
 def test_blocks_with_lengths_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
     """They take less than where all are as long as the longest, and waits where all are empty."""
     file = tmp_path / "direct.rccl"
@@ -248,6 +250,7 @@ def test_blocks_with_lengths_of_their_own(hccc: Hccc, tmp_path: Path) -> None:
     assert code == 2 and "error[E415]: --skew: the blocks of Allreduce are alike" in err
 
 
+@pytest.mark.slow
 def test_plans_of_packets(hccc: Hccc, tmp_path: Path) -> None:
     """Sizes end where their calls do."""
     code, plan, _ = hccc(

@@ -199,6 +199,7 @@ def test_bad_options(hccc: Hccc, cluster: Path, argv: list[str]) -> None:
     assert code == 2 and out == "" and err and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_job_is_weighed_where_there_are_several_vendors(hccc: Hccc, tmp_path: Path) -> None:
     words = ("synth", "hetccl-snu", "--collective", "broadcast", "-b", "64K", "-o")
     code, out, _ = hccc(*words, tmp_path / "x.rccl", "--method", "greedy")
@@ -227,6 +228,7 @@ def test_jobs_of_several_sizes(hccc: Hccc, tmp_path: Path) -> None:
         assert f"{one['time']:,.2f} µs of " in line and ("faster" in line) is one["faster"]
 
 
+@pytest.mark.slow
 def test_sketches_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
     """The head of a program has its sketch, from which `--sketch` makes the same transfers."""
     site = tmp_path / "site.cluster"

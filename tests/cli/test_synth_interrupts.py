@@ -123,6 +123,7 @@ def test_a_solver_gives_what_it_has(cluster: Path) -> None:
     assert code == 0 and "def ResCCLAlgo(" in out and err.splitlines()[0] == SAYS
 
 
+@pytest.mark.slow
 def test_seconds(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
     argv = ["synth", cluster, "--collective", "allgather", "-o", tmp_path / "a.rccl"]
     code, out, err = hccc(*argv, "-b", "1M", "--seconds", "0")

@@ -98,6 +98,7 @@ def test_buffers(
         assert list(found) == [*used, *total, in_place]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.booleans(),

@@ -133,6 +133,7 @@ ROOTED = ("gather", "scatter", "reduce")
 SLOW = ("all_gather", "all_to_all", "reduce_scatter", *ROOTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["broadcast", *map(slow, SLOW)])
 def test_every_collective(library: Library, name: str) -> None:
     n, root = 3, 1
@@ -177,6 +178,7 @@ def several(communicator: Communicator, sums: Path, star: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_several_communicators_and_libraries(sums: Path, library: Library) -> None:
     star = library(plans.compiled(plans.broadcast(3, 1)))
     assert run(3, several, sums, star) == [True] * 3
@@ -228,6 +230,7 @@ def refused(communicator: Communicator, sums: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_bad_arguments_lose_nothing(sums: Path) -> None:
     overlap, missing, unknown = run(3, refused, sums)[0]
     assert "overlap" in overlap
@@ -311,6 +314,7 @@ def logged(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_what_is_done_can_be_read(sums: Path, tmp_path: Path) -> None:
     log = {
         "HCCC_DEBUG": "INFO",

@@ -34,7 +34,7 @@ DEVICE = {"HCCC_HEAP": "device", "HCCC_PLATFORM": "cpu"}
 SEGMENT = 64 << 20
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("handles", ["descriptor", "legacy"])
 def test_all_reduce(sums: Path, handles: str, tmp_path: Path) -> None:
     log = {"HCCC_DEBUG": "INFO", "HCCC_DEBUG_FILE": str(tmp_path / "log")}
@@ -123,6 +123,7 @@ def test_calls_in_streams(sums: Path) -> None:
     assert run(3, in_a_stream, sums, environment=DEVICE) == [True] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["die", *map(slow, ["leave", "abort", "stall"])])
 def test_every_rank_is_told(sums: Path, how: str) -> None:
     silent = [VICTIM] if how == "die" else []

@@ -110,6 +110,7 @@ def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
 QUICK = {"die"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [how if how in QUICK else slow(how) for how in WRONGS])
 def test_every_rank_is_told(sums: Path, how: str) -> None:
     silent = [VICTIM] if how in SILENT else []
@@ -143,6 +144,7 @@ def other_calls(communicator: Communicator, place: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_another_call_at_one_rank_costs_nothing(sums: Path) -> None:
     found = start(3, other_calls, sums).outcomes()
     assert found[0] == found[1] == found[2]

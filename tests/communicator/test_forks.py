@@ -85,5 +85,6 @@ def forked(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_child_has_no_part_in_it(sums: Path) -> None:
     assert run(3, forked, sums) == [True] * 3

@@ -241,5 +241,6 @@ def split_at_once(pair: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_splits_in_a_group(library: Library) -> None:
     assert alone(split_at_once, library(plans.compiled(plans.mesh_allreduce(2))))

@@ -166,6 +166,7 @@ def test_communicators_of_split_share_scratch(staged: Path) -> None:
         assert found[-1] < found[0] + (2 << 20), found
 
 
+@pytest.mark.slow
 def test_calls_of_communicators_of_split_at_once(staged: Path) -> None:
     assert run(4, at_once, staged) == [True] * 4
 
@@ -207,6 +208,7 @@ def check_counts(
             assert after[0] <= before[0] and after[1] <= before[1], (rank, counts)
 
 
+@pytest.mark.slow
 def test_descriptors_and_threads_of_a_communicator() -> None:
     """Rank 0 has a connection to each other rank; what is of processes is there once."""
     check_counts(run(4, descriptors_and_threads), most_threads=1)

@@ -44,6 +44,7 @@ def by_name(c: Communicator, place: Path) -> tuple[bool, list[str]]:
     return right, told
 
 
+@pytest.mark.slow
 def test_a_call_names_a_programs_own_reduction(kernels: Path) -> None:
     for right, told in run(2, by_name, kernels):
         assert right and len(told) == 4
@@ -62,5 +63,6 @@ def mixed(c: Communicator, place: Path) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_ranks_must_name_the_same(kernels: Path) -> None:
     assert all("odds" in told and "sum" in told for told in run(2, mixed, kernels))

@@ -104,6 +104,7 @@ def in_memory(c: Communicator, place: Path) -> list[bool]:
     return [bool(np.array_equal(one, want)) for one in (x, later)]
 
 
+@pytest.mark.slow
 def test_a_scalar_in_memory_is_read_when_the_call_runs(kernels: Path) -> None:
     assert run(2, in_memory, kernels) == [[True, True]] * 2
 

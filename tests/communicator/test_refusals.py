@@ -181,6 +181,7 @@ def said(act: str, n: int) -> str:
     return f"calls {name} of {WAITS} {TYPES[kind]} {way} {other}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "turns", [TWO, THREE, slow(BETWEEN_HOSTS)], ids=["2 ranks", "3 ranks", "2 hosts"]
 )

@@ -76,6 +76,7 @@ def all_sizes(c: Communicator, sizes: tuple[int, ...]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", ["1", slow("0")])
 def test_every_length_between_processes(reads: str) -> None:
     assert run(2, all_sizes, SIZES, environment={"HCCC_PEER_READS": reads}) == [True] * 2
@@ -104,6 +105,7 @@ def everywhere(c: Communicator) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [4, slow(8)])
 def test_all_to_all_by_a_group(n: int) -> None:
     assert run(n, everywhere) == [True] * n
@@ -139,6 +141,7 @@ def out_of_order(c: Communicator) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_tags_in_any_order_and_any_source() -> None:
     assert run(3, out_of_order) == [True] * 3
 
@@ -169,6 +172,7 @@ def with_plain_calls(c: Communicator) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_plain_calls_of_every_type_and_streams() -> None:
     assert run(2, with_plain_calls) == [True] * 2
 
@@ -204,6 +208,7 @@ def alone(c: Communicator, bytes: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_message_that_waits_keeps_no_later_one() -> None:
     assert run(3, alone, 300_000) == [True] * 3
 
@@ -335,6 +340,7 @@ def ends(c: Communicator, how: str) -> Any:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "result", "text"),
     [

@@ -74,6 +74,7 @@ def small(communicator: Communicator, place: Path, name: str, root: int) -> bool
     return all(performs(c, name, root, count) for count in (1, 5, 300, 1000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["broadcast", *map(slow, SLOW)])
 def test_every_collective(library: Library, name: str) -> None:
     assert run(3, small, library(plan_of(name, 3, 1)), name, 1) == [True] * 3
@@ -93,6 +94,7 @@ def by_turns(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_long_and_refused_ones_by_turns(sums: Path) -> None:
     assert run(3, by_turns, sums) == [True] * 3
 
@@ -136,6 +138,7 @@ def test_calls_alike_but_for_one_thing(sums: Path, library: Library) -> None:
     assert run(3, alike_but_for_one_thing, sums, ring) == [True] * 3
 
 
+@pytest.mark.slow
 def test_ranks_whose_environments_differ(sums: Path, tmp_path: Path) -> None:
     """The call is long then, at all ranks."""
     found: list[Any] = run(

@@ -46,6 +46,7 @@ def fresh(tmp_path: Path) -> Mapping[str, str]:
     return {"HCCC_STANDARD": "1", host.VARIABLE: str(file), "HCCC_PROGRESS": "off"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "below"),
     [
@@ -204,7 +205,7 @@ def wrong_root(c: Communicator, place: Path, root: int) -> str:
     return caught.value.text
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("root", [-1, RANKS])
 def test_a_root_that_is_no_rank(library: Library, root: int) -> None:
     for text in run(RANKS, wrong_root, library(plan_of("broadcast", RANKS, 1)), root):
@@ -322,6 +323,7 @@ def own_first(c: Communicator, place: Path) -> bool:
     return bool((x == RANKS).all())
 
 
+@pytest.mark.slow
 def test_libraries_of_ones_own_go_first(sums: Path, fresh: Mapping[str, str]) -> None:
     assert run(RANKS, own_first, sums, environment={**fresh, **NO_MAKER}) == [True] * RANKS
 

@@ -220,6 +220,7 @@ def freed(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_memory_that_is_no_more(sums: Path) -> None:
     found = start(3, freed, sums).outcomes()
     assert set(found.values()) == {True}

@@ -88,6 +88,7 @@ def differing(communicator: Communicator, sums: Path) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_a_call_that_differs_costs_nothing(sums: Path, everywhere: Run) -> None:
     for rank, told in enumerate(everywhere(RANKS, differing, sums)):
         assert len(told) == 4
@@ -114,6 +115,7 @@ def queued(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_call_runs_when_its_stream_comes_to_it(sums: Path, everywhere: Run) -> None:
     assert everywhere(RANKS, queued, sums) == [True] * RANKS
 
@@ -190,6 +192,7 @@ def mixed(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_calls_of_one_communicator_keep_their_order(sums: Path, everywhere: Run) -> None:
     assert everywhere(RANKS, mixed, sums) == [True] * RANKS
 
@@ -215,6 +218,7 @@ def crossed(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_communicators_run_at_the_same_time(sums: Path, everywhere: Run) -> None:
     assert everywhere(RANKS, crossed, sums) == [True] * RANKS
 
@@ -268,6 +272,7 @@ def refused(communicator: Communicator, sums: Path) -> list[tuple[Result, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_arguments_are_checked_at_once(sums: Path, everywhere: Run) -> None:
     overlap, missing, stream = everywhere(RANKS, refused, sums)[0]
     assert overlap[0] is Result.INVALID_ARGUMENT and "overlap" in overlap[1]
@@ -299,6 +304,7 @@ def late_error(communicator: Communicator, sums: Path) -> Any:
         return caught.value.text
 
 
+@pytest.mark.slow
 def test_errors_in_streams_are_asynchronous_and_stay(sums: Path, everywhere: Run) -> None:
     first, _, last = everywhere(RANKS, late_error, sums)
     assert "rank 1" in first and "rank 1" in last, (first, last)
@@ -331,6 +337,7 @@ def ended(communicator: Communicator, sums: Path, how: str) -> Any:
         return np.array_equal(y, total())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["abort", slow("finalize"), slow("destroy")])
 def test_queued_calls_at_the_end(sums: Path, how: str, everywhere: Run) -> None:
     assert everywhere(RANKS, ended, sums, how) == [True] * RANKS
@@ -379,6 +386,7 @@ def completed(communicator: Communicator, sums: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_completion_without_a_thread_of_ones_own(sums: Path, everywhere: Run) -> None:
     assert everywhere(RANKS, completed, sums) == [True] * RANKS
 

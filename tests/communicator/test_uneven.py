@@ -133,6 +133,7 @@ def random_calls(c: Communicator, place: Path, name: str, seed: int, n: int) -> 
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [FIRST, *map(slow, OTHERS)])
 def test_blocks_of_any_length_and_place(uneven: Uneven, name: str) -> None:
     for seed in range(LONG):
@@ -194,6 +195,7 @@ def laws(place: Path, examples: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_lengths_fit_or_nothing_moves(uneven: Uneven) -> None:
     assert alone(laws, uneven("all_to_all"), 60 * LONG)
 
@@ -228,6 +230,7 @@ DIFFER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [FIRST, *map(slow, OTHERS)])
 def test_lengths_that_differ_are_one_error_with_both_ends(uneven: Uneven, name: str) -> None:
     texts = run(RANKS, differing, uneven(name), name)
@@ -260,6 +263,7 @@ def in_place(c: Communicator, place: Path, name: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [FIRST, *map(slow, OTHERS)])
 def test_in_place(uneven: Uneven, name: str) -> None:
     assert run(RANKS, in_place, uneven(name), name) == [True] * RANKS
@@ -276,6 +280,7 @@ def no_elements(c: Communicator, place: Path) -> bool:
     return bool(got[0] == (5 if c.rank == 1 else 0))
 
 
+@pytest.mark.slow
 def test_no_elements(uneven: Uneven) -> None:
     assert run(RANKS, no_elements, uneven("all_to_all")) == [True] * RANKS
 
@@ -310,6 +315,7 @@ def refused(c: Communicator, place: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_what_one_rank_sees_is_refused_before_others_hear_of_it(uneven: Uneven) -> None:
     whys = [
         "blocks 0 and 1 overlap in the receive buffer",
@@ -345,6 +351,7 @@ def refused_in_python(c: Communicator, place: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_arrays_that_are_too_short_are_refused(uneven: Uneven) -> None:
     assert run(RANKS, refused_in_python, uneven("all_to_all"))[0] == [
         "AllToAllv: block 2, 1 elements from 5, is outside receive",

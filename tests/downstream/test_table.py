@@ -80,6 +80,7 @@ def test_a_name_without_a_file_is_of_what_ships(tmp_path: Path) -> None:
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(WORDS | st.sampled_from(["]=]", "${A}", "]", "[[", "a]==]b", '"', "\\"])))
 def test_cmake_takes_words_as_they_are(

@@ -72,6 +72,7 @@ def test_targets_say_which(monkeypatch: pytest.MonkeyPatch) -> None:
     assert name() is None
 
 
+@pytest.mark.slow
 def test_python_and_the_command_line_assume_the_same() -> None:
     compiled = hccc.compile(RING, Options(sizes="1M"))
     simulated = hccc.simulate(RING, "1M", options=Options(sizes="1M"))

@@ -76,6 +76,7 @@ def test_what_is_no_input(given: object, code: str) -> None:
         opened(given)
 
 
+@pytest.mark.slow
 def test_what_is_loaded_has_the_fields_that_it_can_have(directory: Path) -> None:
     made = load(opened(RING), Options(tune="off"))
     assert isinstance(made, CompiledProgram) and made.catalogue.alone

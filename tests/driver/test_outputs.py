@@ -18,6 +18,7 @@ def compiled(cluster: Path | None = None, *, tune: str = "fast") -> hccc.Compile
     return hccc.compile(RING, Options(sizes="1M", plans=1, tune=tune), cluster=cluster)
 
 
+@pytest.mark.slow
 def test_kernels_for_another_cluster_are_kept_without_a_word(tmp_path: Path) -> None:
     site, kernels = tmp_path / "site.cluster", tmp_path / "kernels"
     site.write_text(SITE.read_text() + "define latency = {port => 9us}\n")

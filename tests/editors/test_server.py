@@ -47,6 +47,7 @@ def test_a_mistake_is_told_at_its_place_and_goes_as_it_is_mended(editor: Editor)
     assert editor.problems(uri, version) == ()
 
 
+@pytest.mark.slow
 def test_a_proof_that_fails_is_told_with_its_notes(editor: Editor) -> None:
     uri = "file:///work/twice.rccl"
     wrong = PAIR + "    transfer(1, 0, 2, 0, rrc)\n"
@@ -125,6 +126,7 @@ def test_completion_and_symbols(editor: Editor) -> None:
     assert [one.name for one in symbols or ()] == ["device", "node1"]
 
 
+@pytest.mark.slow
 def test_a_job_is_proved_on_the_cluster_that_its_text_names(editor: Editor) -> None:
     uri, job = (
         "file:///work/job.rccl",

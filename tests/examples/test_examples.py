@@ -125,7 +125,7 @@ def compiled(arguments: list[str], where: Path) -> str:
     return done.stderr
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @on("sm_90", "sm_80")
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_what_once_crashed_is_answered() -> None:
     assert done.stdout.count(": ") == len(CRASHERS)
 
 
+@pytest.mark.slow
 def test_the_fuzzer_sees_crashes(tmp_path: Path) -> None:
     """A parser that raises, one that never answers, and one that dies, are all found."""
     script = """

@@ -23,6 +23,7 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [proofs.plan_mutants, proofs.xml_mutants])
 def test_what_is_accepted_is_right(work: Work) -> None:
     count = work(11)

@@ -70,6 +70,7 @@ def test_a_runtime_takes_what_the_library_would(in_place: bool, size: int) -> No
         assert len(taken) == 1 and re.fullmatch(rf"{wanted}(_\d)?\.xml", taken[0])
 
 
+@pytest.mark.slow
 def test_files_of_both_kinds_follow_each_other_without_a_gap() -> None:
     """Each kind has files of its own, and each size one of them."""
     catalogue = library().catalogue
@@ -92,6 +93,7 @@ def test_every_file_is_a_plan_that_does_the_same() -> None:
         assert plan.modes == ((False,) if "out_of_place" in name else (True,))
 
 
+@pytest.mark.slow
 def test_files_that_are_no_longer_written_go(tmp_path: Path) -> None:
     place = tmp_path / "xml"
     names = outputs.write_xml(library(), place, XmlOptions())

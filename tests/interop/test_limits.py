@@ -178,6 +178,7 @@ def test_blocks_and_channels(n: int, k: int, dialect: str, what: str) -> None:
     refused("E523", what, plan(DIRECT_GATHER, "Allgather", n, k=k), dialect)
 
 
+@pytest.mark.slow
 def test_a_thread_block_for_each_stage_can_be_too_many() -> None:
     """120 of them: the msccl dialect takes 216, the other 64."""
     made = driver.compile_text(
@@ -209,6 +210,7 @@ def test_a_connection_has_one_block_at_each_end() -> None:
     assert caught.value.problem.code == "E521"
 
 
+@pytest.mark.slow
 def test_offsets() -> None:
     body = "    for c in range(nChunks):\n        transfer(0, 1, c, c, recv)\n"
     fits = plan(body, "Broadcast", 2, k=32, more=", nChunks=100")

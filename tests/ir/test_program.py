@@ -45,6 +45,7 @@ def test_correct_programs_are_sound(program: Program) -> None:
     assert check(program) == []
 
 
+@pytest.mark.slow
 @given(correct_programs(), st.sampled_from(sorted(BAD)), st.data())
 def test_a_corrupt_transfer_is_seen(program: Program, field: str, data: st.DataObject) -> None:
     table = program.transfers.copy()
@@ -54,6 +55,7 @@ def test_a_corrupt_transfer_is_seen(program: Program, field: str, data: st.DataO
     assert any(field in problem for problem in problems)
 
 
+@pytest.mark.slow
 @given(correct_programs(), st.data())
 def test_a_transfer_to_itself_or_out_of_order_is_seen(
     program: Program, data: st.DataObject
@@ -68,12 +70,14 @@ def test_a_transfer_to_itself_or_out_of_order_is_seen(
     assert problems == ["the transfers are not sorted by step"]
 
 
+@pytest.mark.slow
 @given(correct_programs(), st.sampled_from(HEADERS))
 def test_a_corrupt_header_is_seen(program: Program, change: dict[str, Any]) -> None:
     problems = check(replace(program, **change))
     assert problems and all("GPUs" in text or next(iter(change)) in text for text in problems)
 
 
+@pytest.mark.slow
 @given(correct_programs(), st.sampled_from([{"n_chunks": 0}, {"root": -1}, {"n_ranks": 0}]))
 def test_a_corrupt_collective_is_seen(program: Program, change: dict[str, Any]) -> None:
     collective = replace(program.collective, **change)

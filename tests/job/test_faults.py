@@ -162,5 +162,6 @@ THREE = vendor_clusters([(name, [r], [r], [1]) for r, name in enumerate("abc")])
 V2 = vendor_clusters([("a", [0, 1], [0, 1], [1, 1])])
 
 
+@pytest.mark.slow
 def test_what_ranks_load_differs() -> None:
     assert set(run(2, other_job)) == {"rank 1 loads another job than rank 0"}

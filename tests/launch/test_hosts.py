@@ -86,6 +86,7 @@ def test_every_rank_is_on_one_host(slots: list[tuple[str, int]], data: st.DataOb
     assert all(len(host.ranks) <= count for host, (_, count) in zip(found, slots, strict=False))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30))
 def test_what_a_remote_shell_is_given_is_a_name(text: str) -> None:
     """Whatever is written, nothing that a shell or ssh would take for something else."""

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("remote_shell")
 QUICK = ["--ranks", "4", "--time", "0.3"]
 
 
-@pytest.mark.quick(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, said",
     [
@@ -64,6 +64,7 @@ def test_a_file_of_somebody_else_stays(hccc: Hccc, tmp_path: Path) -> None:
     assert mine.read_text() == "define node1 = 1\n"
 
 
+@pytest.mark.slow
 def test_output_of_ranks_on_hosts_is_handed_over(capfd: pytest.CaptureFixture[str]) -> None:
     """Line by line, with the rank and the stream, instead of being printed."""
     code = "import os, sys; r = os.environ['RANK']; print('a' + r); print('b' + r, file=sys.stderr)"

@@ -111,6 +111,7 @@ def test_hosts_where_nothing_starts(hccc: Hccc, mesh: Path, host: str, said: lis
     assert not left_running()
 
 
+@pytest.mark.slow
 def test_a_host_without_a_compiler(
     hccc: Hccc, mesh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

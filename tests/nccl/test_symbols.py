@@ -26,6 +26,7 @@ def clients() -> Mapping[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_there(name: str) -> None:
     named = clients()

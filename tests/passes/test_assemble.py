@@ -42,6 +42,7 @@ def test_what_comes_back_at_once_comes_in_turn() -> None:
     assert len(set(to_first["step"].tolist())) == len(to_first) > 1
 
 
+@pytest.mark.slow
 @given(strategies.correct_programs(OpType.ALLGATHER, extras=False))
 def test_any_allgather_is_assembled(gather: Program) -> None:
     for op in OPS:

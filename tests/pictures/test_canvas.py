@@ -126,6 +126,7 @@ def test_a_png_is_the_drawing_at_its_resolution(name: str) -> None:
     assert 0.002 < (image[:, :, :3].min(axis=2) < 0.6).mean() < 0.5
 
 
+@pytest.mark.slow
 def test_legends_have_what_occurs() -> None:
     stops = compiled("hm_allgather")
     for picture in (dag(stops.dag), pipeline(stops.pipeline)):

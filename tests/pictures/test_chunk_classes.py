@@ -93,6 +93,7 @@ def test_the_drawing_has_every_transfer_of_the_chunk() -> None:
     assert "All 32 chunks are alike but for the names of ranks." in shown
 
 
+@pytest.mark.slow
 def test_a_drawing_of_many_says_what_is_left_out() -> None:
     text = (EXAMPLES / "ring_allreduce.rccl").read_text().replace("nRanks=8", "nRanks=96")
     source = Source("ring", text)

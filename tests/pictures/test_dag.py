@@ -38,7 +38,7 @@ def _lines_and_boxes(
     return lines, boxes
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "on"),
     [("hm_allreduce", "resccl-topo4"), ("rhd_allreduce", None), ("ring_allreduce", "mi300x")],

@@ -30,6 +30,7 @@ from tests.marks import slow
 from tests.pictures.drawn import EXAMPLES, SVG, compiled, ran, site, texts, tips
 
 
+@pytest.mark.slow
 def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
     run = ran("ring_allreduce", "mi300x", 1 << 20, 1 << 20)
     picture = timeline(run, "a note")
@@ -69,6 +70,7 @@ def test_many_micro_batches_become_few_bars() -> None:
     assert any(x.startswith("A bar is neighbouring primitives") for x in texts(picture))
 
 
+@pytest.mark.slow
 def test_micro_batches_that_follow_each_other_are_one_bar() -> None:
     run = ran("ring_allreduce", "mi300x", 1 << 24, micro_batch=1 << 16)
     assert run.batches == 32
@@ -145,6 +147,7 @@ def test_ranks_without_thread_blocks_are_named() -> None:
     assert f"R{text.named('rank', idle)[1:]} have no thread blocks." in texts(timeline(run))
 
 
+@pytest.mark.slow
 def test_busy_is_of_the_whole_time() -> None:
     run = ran("ring_allreduce", "mi300x", 1 << 20)
     shown = texts(timeline(run))

@@ -86,6 +86,7 @@ def test_nccl_is_staged_fused_and_one_block_a_channel() -> None:
         assert slots == [32 << 10, 512 << 10]
 
 
+@pytest.mark.slow
 def test_msccl_has_a_block_a_connection_and_stages_more() -> None:
     found = others(REDUCE)
     msccl, stage = found["MSCCL"].plan(), found["stage-level"].plan()

@@ -152,6 +152,7 @@ def test_nobody_ends_a_launch_that_another_has_not_begun(seed: int) -> None:
     assert ends_alone(replace(plan, greets=False)) == plan.greets
 
 
+@pytest.mark.slow
 def test_more_ranks_than_bits() -> None:
     ring = driver.compile_program(plans.ring_allreduce(70), LL).plan
     assert accepted(ring)

@@ -161,6 +161,7 @@ def test_every_pair_of_8_bit_values(mesh: CpuLauncher, dtype: str, op: str) -> N
         assert same_bits(output, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", ["float32", "bfloat16", *map(slow, ["float16", "float64", "float8e4m3"])]
 )

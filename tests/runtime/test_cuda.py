@@ -78,6 +78,7 @@ def test_the_argument_is_one_structure() -> None:
     assert _structured(Params).itemsize == ctypes.sizeof(Params)
 
 
+@pytest.mark.slow
 def test_a_binary_is_built_once(tmp_path: Path) -> None:
     if not shutil.which("nvcc"):
         pytest.skip("no nvcc")

@@ -162,7 +162,7 @@ QUICK = [("sendrecv", Transport.DIRECT, "float32"), ("ring_allreduce", Transport
 CASES = [*QUICK, *(case for case in some(EVERY, 7) if case not in QUICK)]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @needs_clang
 @pytest.mark.parametrize(
     "case",
@@ -176,6 +176,7 @@ def test_emitted_kernels_keep_the_order(case: Case, tmp_path: Path) -> None:
     check(assembly(kernel_of(name, transport, tmp_path), arch, f"-DHCCC_DTYPE={dtype}"))
 
 
+@pytest.mark.slow
 @needs_clang
 @pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 def test_packets_are_neither_written_back_nor_fenced(arch: str, tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_packets_are_neither_written_back_nor_fenced(arch: str, tmp_path: Path) 
     assert most >= 14
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @needs_clang
 @pytest.mark.parametrize("inline", [0, 1])
 def test_one_device_keeps_the_order(inline: int, tmp_path: Path) -> None:
@@ -213,6 +214,7 @@ RELEASE = """  __builtin_amdgcn_fence(__ATOMIC_RELEASE, HCCC_FENCE_SCOPE);
 LANGUAGE_RELEASE = "  __hip_atomic_store(flag, value, __ATOMIC_RELEASE, HCCC_SCOPE);"
 
 
+@pytest.mark.slow
 @needs_clang
 @pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 @pytest.mark.parametrize(

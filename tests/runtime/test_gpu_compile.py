@@ -90,7 +90,7 @@ def write(directory: Path, text: str) -> Path:
     return source
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", CUDA)
 @pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
 def test_cuda_bodies_do_not_spill(tmp_path: Path, primitive: tuple[int, int], arch: str) -> None:
@@ -140,6 +140,7 @@ def test_programs_that_record_compile_for_both(tmp_path: Path, program: str) -> 
     assert hip_spills(source, "gfx942", "-DHCCC_TRACE") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program, inline", [slow("ring", 1), ("mesh", 1), slow("staged", 0)])
 def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) -> None:
     source = write(tmp_path, f'#include "{program}.inc"\nHCCC_KERNEL\n')
@@ -195,6 +196,7 @@ def hip_host(place: Path, *more: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_hip_host_part_compiles_where_hip_is(tmp_path: Path) -> None:
     if not Path("/usr/include/hip/hip_runtime_api.h").exists():
         pytest.skip("HIP's headers are not installed")
@@ -216,6 +218,7 @@ def test_a_hip_host_part_says_what_it_needs(tmp_path: Path) -> None:
         hip_host(tmp_path, "-nostdinc")
 
 
+@pytest.mark.slow
 def test_cpu_build_has_no_warnings() -> None:
     for compiler in ("g++", "clang++-19"):
         path = shutil.which(compiler)

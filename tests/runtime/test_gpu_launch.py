@@ -158,6 +158,7 @@ def test_one_cooperative_launch_and_nothing_else(world: GpuRanks) -> None:
     assert world.right()
 
 
+@pytest.mark.slow
 def test_all_kernels_of_a_library_are_loaded_at_once(tmp_path: Path) -> None:
     """Of every type, whichever was launched."""
     built(PLAN, tmp_path)

@@ -107,6 +107,7 @@ def test_it_compiles_with_hip(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_it_compiles_with_cuda(tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if not nvcc:

@@ -57,7 +57,7 @@ def assert_right(world: Processes, done: list[EndedProcess], launches: list[Laun
     assert world.wrong(launches) == [0] * len(launches)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", [Transport.DIRECT, Transport.STAGED])
 def test_launches_with_other_tensors_need_no_new_tables(
     transport: Transport, tmp_path: Path
@@ -69,6 +69,7 @@ def test_launches_with_other_tensors_need_no_new_tables(
     assert len({process.places for process in done}) == 4
 
 
+@pytest.mark.slow
 def test_processes_of_unlike_numbers_of_ranks(tmp_path: Path) -> None:
     world = Processes(plans.compiled(plans.hierarchical_mesh(2, 3)), tmp_path)
     for groups in ([(0, 1), (1, 3), (4, 2)], [(0, 6)], [(0, 5), (5, 1)]):
@@ -76,6 +77,7 @@ def test_processes_of_unlike_numbers_of_ranks(tmp_path: Path) -> None:
         assert_right(world, world.run(groups, SEVERAL), SEVERAL)
 
 
+@pytest.mark.slow
 def test_blocks_of_other_collectives(tmp_path: Path) -> None:
     plan = plans.compiled(plans.alltoall(4))
     world = Processes(plan, tmp_path, dtype="uint32")
@@ -84,6 +86,7 @@ def test_blocks_of_other_collectives(tmp_path: Path) -> None:
     assert_right(world, world.run([(0, 2), (2, 1), (3, 1)], launches), launches)
 
 
+@pytest.mark.slow
 def test_a_network_puts_what_a_call_in_place_has_saved(tmp_path: Path) -> None:
     """A copy of the input in scratch, where the output takes its place before it is sent."""
     program = plans.alltoall(4, gpus=2, channels=2)
@@ -95,7 +98,7 @@ def test_a_network_puts_what_a_call_in_place_has_saved(tmp_path: Path) -> None:
     assert_right(world, world.run([(0, 2), (2, 2)], launches, "domain=2"), launches)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [slow(0), 1])
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> Non
         assert_right(world, done, SEVERAL)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -> None:
     world = Processes(mixed(network), tmp_path)
@@ -115,7 +118,7 @@ def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -
     assert_right(world, world.run([(0, 2), (2, 2)], SEVERAL), SEVERAL)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["put", "slots"])
 def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Path) -> None:
     """Windows, offsets in them, slots and counters are counted in long longs."""
@@ -127,6 +130,7 @@ def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Pat
     assert not any(process.complaint for process in done)
 
 
+@pytest.mark.slow
 def test_a_network_without_a_proxy_ring(tmp_path: Path) -> None:
     world = Processes(mixed("slots"), tmp_path)
     for wrong, status in (("rings=0", 2), ("ring=48", 2), ("ring_bytes=40", 7), ("own_flags=0", 2)):
@@ -137,6 +141,7 @@ def test_a_network_without_a_proxy_ring(tmp_path: Path) -> None:
     assert [launch.status for launch in process.launches] == [2]
 
 
+@pytest.mark.slow
 def test_buffers_outside_windows(tmp_path: Path) -> None:
     groups, private = [(0, 2), (2, 2)], [Launch(500, (PRIVATE, 0), (PRIVATE + 1, 0))]
     staged = Processes(ring(4, Transport.STAGED), tmp_path / "staged")
@@ -148,6 +153,7 @@ def test_buffers_outside_windows(tmp_path: Path) -> None:
     assert {p.launches[0].kind for p in done} == {WaitKind.NOT_IN_WINDOW}
 
 
+@pytest.mark.slow
 def test_buffers_that_run_past_their_window(tmp_path: Path) -> None:
     """The memory after a window belongs to others. A buffer of no bytes may be anywhere."""
     plan = plans.compiled(plans.ring_allgather(3))
@@ -172,6 +178,7 @@ EXCHANGE = """ResCCLAlgo(nRanks=2, OpType='Reducescatter', GPUPerNode=1, NICPerN
 """
 
 
+@pytest.mark.slow
 def test_a_proxy_reads_windows_only(tmp_path: Path) -> None:
     """No rank touches another's buffers here, but the proxy puts from them into scratch."""
     options = Options(network_lowering="put")
@@ -187,7 +194,7 @@ def test_a_proxy_reads_windows_only(tmp_path: Path) -> None:
     assert_right(world, world.run(groups, shared, "domain=1"), shared)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_table_without_a_rank_of_the_own_domain(network: str, tmp_path: Path) -> None:
     """Four ranks of two domains for the plan; for their callers each is alone."""
@@ -285,7 +292,7 @@ def test_a_launch_begins_with_none_of_the_time_of_another(tmp_path: Path) -> Non
     assert_right(world, done, launches)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [0, 1])
 def test_a_rank_that_dies_is_reported_by_all_others(own: int, tmp_path: Path) -> None:
     world = Processes(ring(6), tmp_path, window=LONG)
@@ -306,6 +313,7 @@ def test_a_rank_that_dies_is_reported_by_all_others(own: int, tmp_path: Path) ->
     assert_right(world, world.run(groups, again), again)
 
 
+@pytest.mark.slow
 def test_somebody_else_ends_a_launch(tmp_path: Path) -> None:
     world = Processes(ring(), tmp_path)
     running = world.start([(0, 1), (1, 2)], [Launch(1000)], [["timeout_ms=0"]] * 2)

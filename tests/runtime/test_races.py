@@ -37,6 +37,7 @@ def test_a_correct_program_has_no_race(tmp_path: Path) -> None:
     assert "WARNING: ThreadSanitizer" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_missing_wait_is_a_race(tmp_path: Path) -> None:
     done = run_sanitized(tmp_path, "-DRING_WITHOUT_WAIT")
     assert done.returncode == 66, done.stderr

@@ -198,7 +198,7 @@ def same(got: Values, want: Values) -> bool:
 FLOATS = tuple(dtype.name for dtype in ALL if dtype.kind in "fc")
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "dtypes"),
     [
@@ -229,7 +229,7 @@ def test_reductions_of_ones_own(target: str, dtypes: tuple[str, ...], tmp_path: 
     compare(body(target, pairs, tmp_path), pairs, 32)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "accumulate", "dtypes"),
     [

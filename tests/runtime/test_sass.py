@@ -69,6 +69,7 @@ def compiled(text: str, place: Path, *options: str) -> tuple[sass.Function, sass
     return kernel, sass.used(done.stderr)
 
 
+@pytest.mark.slow
 @needs_tools
 def test_a_launch_is_entered_by_few_loads_one_after_the_other(tmp_path: Path) -> None:
     """The first fence is that of the notice; those after it let blocks go and raise a signal."""

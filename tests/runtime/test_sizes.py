@@ -113,6 +113,7 @@ def test_few_or_no_elements(path: Path, transport: str, tmp_path: Path) -> None:
         assert sum(patterns.wrong(receive[r], want.at(r)) for r in range(c.n_ranks)) == 0
 
 
+@pytest.mark.slow
 def test_a_proxy_ring_with_room_for_few_transfers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

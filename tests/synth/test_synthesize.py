@@ -71,7 +71,7 @@ def test_the_time_is_over_in_other_threads_too() -> None:
     assert early.late and sum(w.time is not None for w in early.weighed) == 1
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @EACH
 def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> None:
     one = made(op)
@@ -151,7 +151,7 @@ def test_one_rank_has_nobody_to_send_to() -> None:
     assert error.value.problem.code == "E451"
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER])
 def test_roots(op: OpType) -> None:
     assert verify(synthesize(SMALL, op, SIZE, root=2).program).collective.root == 2
@@ -174,6 +174,7 @@ def test_gpus_that_failed(name: str) -> None:
     assert verify(one.program).collective.n_ranks == len(cluster) < 16
 
 
+@pytest.mark.slow
 def test_the_api_names_phases_and_checks_what_it_is_given() -> None:
     said = list[str]()
     one = hccc.synthesize(SMALL, "allgather", SIZE, method="greedy", on_phase=said.append)

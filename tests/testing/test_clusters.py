@@ -24,6 +24,7 @@ from hccc.testing.clusters import cluster
 from tests.health_checks import EVERY_CHECK
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(topologies())
 def test_topologies_keep_their_invariants(t: Topology) -> None:

@@ -46,6 +46,7 @@ def test_nothing_of_a_directory_runs(examples: int, seed: int) -> None:
         assert found["build"][1] == 0 < found["build"][2]
 
 
+@pytest.mark.slow
 def test_the_same_seed_attacks_the_same() -> None:
     first, second = attacked(12, 7).outcomes, attacked(12, 7).outcomes
     assert first == second and first.total() == 12
@@ -93,7 +94,7 @@ def a_source_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories._Attacked, "_run", run)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sabotage",
     [

@@ -72,6 +72,7 @@ def test_program_plan_and_kernel_agree_on_rounded_data() -> None:
     agree()
 
 
+@pytest.mark.slow
 @MANY
 def test_kernels_give_the_collectives_result(examples: int) -> None:
     """Every type, operation, count, micro-batch and window; plans saved and read again."""

@@ -77,6 +77,7 @@ def same(a: Sequence[Data], b: Sequence[Data]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.slow
 @law(correct_programs(), always=100, slow=200)
 def test_programs_grown_by_construction_are_right(program: Program) -> None:
     assert is_correct(program)
@@ -110,6 +111,7 @@ RUN = st.tuples(
 )
 
 
+@pytest.mark.slow
 @law(correct_programs(), options(), RUN, always=60, slow=300)
 def test_any_options_give_the_result(
     program: Program, way: Options, how: tuple[int, int | None, str, bool, int]
@@ -125,6 +127,7 @@ def test_any_options_give_the_result(
     assert same(got, want)
 
 
+@pytest.mark.slow
 @law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=300)
 def test_a_call_of_any_count_gives_the_result(program: Program, way: Options, seed: int) -> None:
     """Chunks, parts and micro-batches of every length, empty ones too, in several channels."""
@@ -133,6 +136,7 @@ def test_a_call_of_any_count_gives_the_result(program: Program, way: Options, se
     assert first_fault(plan, lambda n: rng.randrange(n + 1) if n > 0 else 0, 3) is None
 
 
+@pytest.mark.slow
 @law(correct_programs(max_ranks=5, max_transfers=24), options(), always=25, slow=150)
 def test_every_wait_is_needed(program: Program, way: Options) -> None:
     plan = compile_program(program, way).plan

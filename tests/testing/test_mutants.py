@@ -428,6 +428,7 @@ def programs() -> list[Program]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [12, slow(1)])
 def test_no_mutant_survives(
     monkeypatch: pytest.MonkeyPatch, programs: list[Program], every: int

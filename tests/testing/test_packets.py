@@ -78,6 +78,7 @@ def test_examples(name: str) -> None:
         assert kernels.wrong_elements(plan, LaunchRequest(count, "int32", "sum")) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuse", ["auto", slow("none"), slow("reduce"), slow("full")])
 @pytest.mark.parametrize("channels", [slow(1), 3])
 @pytest.mark.parametrize("blocks", [slow(1), 3])
@@ -93,6 +94,7 @@ QUICK = ("complex128", "sum")
 TYPES = [(dtype, op) for dtype in NAMES for op in OPS if reduces(dtype, op)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "op"), [QUICK, *(slow(*one) for one in some(TYPES, 5) if one != QUICK)]
 )
@@ -103,6 +105,7 @@ def test_types_and_reductions(dtype: str, op: str) -> None:
         assert kernels.wrong_elements(plan, LaunchRequest(count, dtype, op)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["sum", slow("prod")])
 def test_the_bits_are_those_of_the_simple_protocol(op: str) -> None:
     program = plans.mesh_allreduce(4)
@@ -191,6 +194,7 @@ def run(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epoch", [0, slow(LAST - 3), LAST - 9, slow(LAST)])
 @pytest.mark.parametrize("name", ["mesh_allreduce", slow("ring_allreduce"), "broadcast"])
 def test_no_race_at_any_speed(name: str, epoch: int, tmp_path: Path) -> None:
@@ -260,6 +264,7 @@ def test_a_kernel_that_greets_wrongly_is_told(what: str, tmp_path: Path) -> None
 CLEARS = "b.launch >= 0xfffffffeu && i < e.k"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", [CLEARS, "false", f"valid && {CLEARS}"])
 def test_old_packets_are_forgotten_before_epochs_wrap(when: str, tmp_path: Path) -> None:
     """A long call left packets of epoch 3, 2^32 launches ago. The calls before the wrap are short,

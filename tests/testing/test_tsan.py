@@ -138,6 +138,7 @@ def random_plan(seed: int) -> Plan:
     return driver.compile_program(program, options).plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ring_allreduce", slow("rhd_allreduce"), slow("direct_alltoall")])
 def test_examples_have_no_race(name: str, tmp_path: Path) -> None:
     plan = driver.compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), Options()).plan
@@ -150,6 +151,7 @@ def test_random_plans_have_no_race(seed: int, tmp_path: Path) -> None:
     assert_no_race(random_plan(seed), tmp_path, late=seed % 2 == 1)
 
 
+@pytest.mark.slow
 def test_a_missing_wait_is_a_race(tmp_path: Path) -> None:
     plan = driver.compile_text(
         transfer.read(EXAMPLES / "ring_allreduce.rccl"), Options(fuse="none")
@@ -169,7 +171,7 @@ def mixed_plan(shape: str, network: str, fuse: str = "auto") -> Plan:
     return plan
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [slow(False), True])
 @pytest.mark.parametrize("network", ["slots", "put"])
 @pytest.mark.parametrize("shape", ["2x2", slow("2x4")])

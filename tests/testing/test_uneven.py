@@ -53,6 +53,7 @@ def drawn(rng: Random, op: OpType | None = None) -> Plan:
     return compile_program(program, how).plan
 
 
+@pytest.mark.slow
 def test_random_programs_of_random_lengths_end_with_what_the_collective_says() -> None:
     for seed in range(PROGRAMS):
         rng = Random(seed)
@@ -165,7 +166,7 @@ def test_skewed_lengths_fit(skew: str) -> None:
     assert (lengths.max() == 100) == (skew in ("even", "zipf", "one")) or skew == "random"
 
 
-@pytest.mark.quick(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_texts_are_validated(op: OpType) -> None:
     """All targets' texts take lengths by chunk; with another table of lengths they are refused."""

@@ -26,7 +26,7 @@ def lay_out(facts: list[tuple[int, tuple[int, int], bool, int, int]]) -> list[Me
     return [*messages, Message(0, place, 0, -1, 0, 0, len(facts) + 1)]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -138,6 +138,7 @@ def test_a_text_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.startswith("E439") and "does not end" in said
 
 
+@pytest.mark.slow
 def test_a_text_that_never_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execute, "COMPILE_S", 1)
     endless = "template <int n> struct t { t<n + 1>* next; int size = sizeof(*next); };\n"
@@ -146,6 +147,7 @@ def test_a_text_that_never_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.startswith("E439") and "does not compile" in said
 
 
+@pytest.mark.slow
 def test_a_record_that_the_text_writes_itself() -> None:
     """Forged records are harmless: the reader bounds them and takes only numbers."""
     for forged in ("outcome = 99", "table[0].count = 1LL << 60", "table[5].count = -1"):
@@ -179,6 +181,7 @@ def test_user_blocks_of_windows() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, HIP])
 def test_the_dispatcher(target: Target) -> None:
     name = f"{RING.name}_{target.name}_dispatch.cpp"
@@ -195,6 +198,7 @@ def test_the_dispatcher(target: Target) -> None:
         assert told in refused(RING, name, old, new, target)
 
 
+@pytest.mark.slow
 def test_windows_of_an_entry() -> None:
     """A plan that bounds the window: the entry narrows larger windows."""
     plan = replace(RING, max_window=4, in_place=False)

@@ -47,7 +47,7 @@ def validated(plan: Plan, targets: Sequence[Target] = TARGETS) -> None:
     assert (found.waits, found.posts) == (len(plan.waits.index), len(plan.posts.rank))
 
 
-@pytest.mark.quick(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [slow(p) if k % 2 else p for k, p in enumerate(ALGORITHMS)], ids=lambda p: p.stem
 )
@@ -71,6 +71,7 @@ LL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LL)
 @pytest.mark.parametrize("options", [Options(), slow(Options(fuse="none", allocator="connection"))])
 def test_packets(name: str, options: Options) -> None:
@@ -100,7 +101,7 @@ def test_every_option(k: int) -> None:
         validated(api.compile(path, plain).plan, [target])
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_channel(transport: Transport) -> None:
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()

@@ -111,7 +111,7 @@ def kernels(source: str, compiler: str) -> str:
     return str(build_several(dispatch, [Path(source)], [Variant("int8")]))
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [alone, plain, kernels])
 def test_processes_that_start_at_once_compile_once(
     source: Path, build: Callable[[str, str], str]

@@ -211,6 +211,7 @@ def _fill(place: Place, kind: str, gate: Any, out: Any) -> None:
     out.put(int(loop(VALUES.astype(kind))))
 
 
+@pytest.mark.slow
 def test_processes_that_fill_it_at_once(place: Place) -> None:
     context = multiprocessing.get_context("fork")
     kinds = ["i2", "i4", "i8", "u4"]
@@ -225,6 +226,7 @@ def test_processes_that_fill_it_at_once(place: Place) -> None:
     assert all(place.found(30, VALUES.astype(kind)) for kind in kinds)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,6 +242,7 @@ def test_a_full_disk_is_told_once(
     assert not [path for path in place.kept.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_nowhere_to_write_is_told_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -187,6 +187,7 @@ def test_ranges_are_whole_and_each_size_has_about_its_best() -> None:
     assert np.isfinite(best).all()
 
 
+@pytest.mark.slow
 def test_the_same_is_chosen_every_time() -> None:
     one, two = (
         driver.compile_text(transfer.read(RING), Options(prove=False), site("dgx-h100")).tuned
@@ -291,6 +292,7 @@ def test_alike_structures_are_searched_once() -> None:
     assert not {tuned.names[k] for k in structures} >= {other, other.replace("list", "hpds", 1)}
 
 
+@pytest.mark.slow
 def test_protocol_auto_takes_packets_for_short_calls_only() -> None:
     made, simple = (compiled("direct_allreduce", protocol=name) for name in ("auto", "simple"))
     known = {plan.name: plan.protocol for plan in made.catalogue.plans}
@@ -316,6 +318,7 @@ def test_protocol_auto_serves_calls_that_are_longer_than_those_asked_for() -> No
     assert made.at(1 << 30, False).plan.protocol is PlanProtocol.SIMPLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "on"),
     [("binomial_broadcast", "dgx-h100"), slow("hm_allreduce", "resccl-topo4")],

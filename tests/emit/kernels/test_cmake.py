@@ -115,6 +115,7 @@ def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
         world.wrong(Pattern(GATHER.collective, "float64", "sum", 100))
 
 
+@pytest.mark.slow
 def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> None:
     place = built(cmake, written(RING, tmp_path / "k"), *ONE, "-DBUILD_SHARED_LIBS=ON")
     world = launch.PlanRanks(next(place.rglob("lib*.so")), RING)

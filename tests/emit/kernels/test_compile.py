@@ -54,7 +54,7 @@ def library(
     return place / "lib.so"
 
 
-@pytest.mark.quick(3)  # a ring, a loop of two calls, blocks that take turns
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
     plan = CASES[case]

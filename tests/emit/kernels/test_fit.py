@@ -53,6 +53,7 @@ def check(v: I8, g: Grid) -> Form:
 shapes = st.tuples(*[st.integers(1, 4)] * 4)
 
 
+@pytest.mark.slow
 @given(shapes.flatmap(lambda s: arrays(np.int64, s, elements=st.integers(0, 40))))
 def test_any_numbers(v: I8) -> None:
     check(v, grid(*v.shape))

@@ -236,6 +236,7 @@ def test_a_table_keeps_to_ints_where_the_constant_does_not() -> None:
     assert computed(expression, tables, grid) == v.ravel().tolist()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_fitted_numbers_as_large_as_ints(data: st.DataObject) -> None:
     near = st.sets(st.integers(0, 6), min_size=1, max_size=4)  # tables have no room for gaps

@@ -97,6 +97,7 @@ def test_connections_with_several_blocks_have_several_channels() -> None:
     executes(text, plan, "executor", True, 5)
 
 
+@pytest.mark.slow
 def test_a_channel_carries_32_blocks_of_a_rank() -> None:
     """A root that sends to 33 ranks needs a second one."""
     plan = driver.compile_program(textbook.flat_broadcast(34), STAGED).plan

@@ -242,6 +242,7 @@ def test_rails_and_leaves() -> None:
     assert spines.shared.bandwidth[spines.port[Level.SPINE]].tolist() == [8] * 4
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(texts())
 def test_the_graph_agrees_on_what_is_reached(text: str) -> None:

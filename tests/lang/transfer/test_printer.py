@@ -128,6 +128,7 @@ def test_a_ring_in_any_order_is_a_loop_over_lists() -> None:
     assert len(lines) == 7 and same(again(p), p)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(8, 16), st.integers(3, 6), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_lists_are_the_same_too(n: int, turns: int, by: int, random: Random) -> None:

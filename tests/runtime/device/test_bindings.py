@@ -232,6 +232,7 @@ def _check(call: DeviceCall, fake: Fake) -> None:
             assert found[k] == word or found[k] >> 32 == word >> 32, (call.name, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", NEWEST, ids=lambda w: f"{w[0]}-{w[1]}")
 def test_every_plain_call_reaches_its_function(make: Make, which: tuple[str, int]) -> None:
     fake, n = make(*which), 0

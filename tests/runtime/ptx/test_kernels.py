@@ -146,10 +146,12 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     return Harness(replace(plan, warps=2), tmp_path_factory.mktemp("packets"))
 
 
+@pytest.mark.slow
 def test_packets_are_right_in_any_order(packets: Harness) -> None:
     assert [packets.fault(packets.text, seed) for seed in range(SEEDS)] == [""] * SEEDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [False, True])
 def test_packets_say_of_which_call_they_are(
     packets: Harness, other: bool, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +168,7 @@ def test_packets_say_of_which_call_they_are(
         assert ("makes another call" in packets.fault(packets.text, seed)) == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [w if k < 2 else slow(w) for k, w in enumerate(BREAKS)])
 def test_a_broken_packet_is_told(packets: Harness, what: str) -> None:
     text = packets.edit(*BREAKS[what])

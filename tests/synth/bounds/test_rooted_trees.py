@@ -102,6 +102,7 @@ def test_tying_what_is_alike_changes_nothing(t: Topology) -> None:
         assert found(t).algbw == pytest.approx(tied, rel=1e-6)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.integers(3, 7), st.data())
 def test_without_switches_the_bound_is_reached(n: int, data: st.DataObject) -> None:

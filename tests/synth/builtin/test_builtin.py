@@ -98,6 +98,7 @@ def test_every_nic_or_link_is_used(name: str, count: int, gbps: float) -> None:
     assert shares(t, orders) == pytest.approx(gbps)
 
 
+@pytest.mark.slow
 def test_rails_are_kept() -> None:
     t = load("syccl-h800-64")
     orders = circuits(t)
@@ -165,6 +166,7 @@ def test_levels_fill_all_nics() -> None:
     assert (t.local[p.transfers["src"][away]] == t.local[p.transfers["dst"][away]]).all()  # rails
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 5))
 def test_levels_of_any_uniform_cluster(nodes: int, gpus: int, nics: int) -> None:

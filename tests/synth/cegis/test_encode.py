@@ -43,6 +43,7 @@ def test_encodings_are_as_large_as_published() -> None:
     assert aggregated(c, gather(c), 3, joining).model.variables < 2700
 
 
+@pytest.mark.slow
 @given(st.data())
 @SETTINGS
 def test_solvers_agree(data: st.DataObject) -> None:
@@ -58,6 +59,7 @@ def test_solvers_agree(data: st.DataObject) -> None:
                 assert violations(made.decode(answer.values), c, demand) == []
 
 
+@pytest.mark.slow
 @given(st.data())
 @SETTINGS
 def test_encodings_agree(data: st.DataObject) -> None:

@@ -157,6 +157,7 @@ def test_planes_are_rails_where_nothing_joins_these() -> None:
     assert p.gateway.tolist() == [[0, 1, 2, 3], [4, -1, 5, 6], [7, 8, 9, 10]]
 
 
+@pytest.mark.slow
 def test_slow_pods_send_by_way_of_others() -> None:
     """Two GPUs share each NIC of node3 only: it cannot send to every rank in time."""
     text = node("node1", 2, 4, "port", 1) + node("node3", 1, 8, "port", 2)

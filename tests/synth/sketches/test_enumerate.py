@@ -47,6 +47,7 @@ def shape(s: Sketch, name: np.ndarray) -> tuple[tuple[tuple[object, ...], ...], 
     )
 
 
+@pytest.mark.slow
 @given(alike())
 @settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=5)
 def test_sketches_are_right(t: Topology) -> None:

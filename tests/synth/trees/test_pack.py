@@ -61,6 +61,7 @@ def check(table: RouteTable, roots: Roots, made: Packing) -> None:
     np.testing.assert_allclose(made.load, carried / table.capacity)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies(), STYLES, st.booleans())
 def test_trees_reach_everybody(t: Topology, style: Style, sums: bool) -> None:
@@ -72,6 +73,7 @@ def test_trees_reach_everybody(t: Topology, style: Style, sums: bool) -> None:
         assert style.star
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies(), STYLES)
 def test_the_same_seed_gives_the_same_packing(t: Topology, style: Style) -> None:
@@ -172,6 +174,7 @@ define bandwidth = {direct => [((0,1) -> 144), ((1,0) -> 144), ((2,3) -> 144), (
 """
 
 
+@pytest.mark.slow
 def test_unequal_links_are_filled_by_many_chunks() -> None:
     """Where links are alike, no more chunks are tried than before."""
     most = {}
