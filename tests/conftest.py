@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(
         if seen[test] > mark.args[0]:
             item.add_marker(pytest.mark.slow)
     yield
-    k, n = config.getoption("--part")
+    k, n = config.option.part
     config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % n != k])
     items[:] = items[k::n]  # cases of one test are beside each other: each part has some
 

@@ -92,12 +92,12 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
         found.append(_others("network_lowering", NETWORK_TRIED[1:]))
     if options.scheduler == AUTO and len(tasks) <= MOST_SCHEDULED:
         found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
-    if options.protocol == AUTO and several and can_be_packets(settings, tasks):
+    if options.protocol == AUTO and several and _can_be_packets(settings, tasks):
         found.append(partial(_packets, options))
     return found
 
 
-def can_be_packets(settings: Settings, tasks: Dag) -> bool:
+def _can_be_packets(settings: Settings, tasks: Dag) -> bool:
     """Tells whether protocol auto has packets to weigh: all ranks share one memory, and each of
     them hears of every other, so that none has to greet others (`passes/greet`)."""
     c = tasks.program.collective
