@@ -37,7 +37,8 @@ settings.register_profile("mutants", deadline=None, phases=(Phase.explicit, Phas
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--update-golden`: overwrites the expected texts with the actual ones; and `--part`."""
+    """Adds `--update-golden`, which overwrites the expected texts with the actual ones, and
+    `--part K/N`, which runs every N-th test, from the K-th on (0 is the first)."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
     parser.addoption("--part", type=_part, default=(0, 1), metavar="K/N", help="every N-th test")
 

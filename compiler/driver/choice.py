@@ -101,10 +101,10 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, runner: PassR
     plans, "" for the program's; enough: µs of a call that need not be beaten.
 
     Raises:
-        UserError: E410 for options that nothing can serve.
+        UserError: E410 for options that nothing can serve; E323 for protocol auto on CPUs.
     """
     first = programs[0]
-    _check_protocol(programs)
+    _check_protocol(first.settings)
     if first.settings.topology is None or not first.settings.options.tuned:
         made = _lowered(first, start(first.settings, first.dag), runner)
         kernel = Kernel(made, made.plan.channels)
@@ -126,9 +126,9 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, runner: PassR
     return Choice(best, plan, catalogue, tuple(kernels), tuned)
 
 
-def _check_protocol(programs: Sequence[Analysed]) -> None:
-    """Raises UserError where protocol auto has nothing to choose by, or nothing to choose."""
-    settings = programs[0].settings
+def _check_protocol(settings: Settings) -> None:
+    """Raises UserError where protocol auto has nothing to choose by (E410), or packets cannot be
+    simulated (E323)."""
     if settings.options.protocol != AUTO:
         return
     if settings.topology is None or not settings.options.tuned or settings.options.plans == 1:

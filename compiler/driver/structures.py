@@ -1,9 +1,9 @@
 """structures: the structures of a program that are tried for a cluster.
 
-A structure is an order of tasks, a way over the network, a fusion, and a number of thread blocks a
-channel. Options that are given are kept. Channels, windows and cuts of calls are settings, which
-every structure can be run with (`tune/setting`). Of large programs fewer structures are tried, as
-each takes all passes from `schedule` on.
+A structure is an order of tasks, a way over the network, a fusion, a number of thread blocks a
+channel, and a protocol. Options that are given are kept. Channels, windows and cuts of calls are
+settings, which every structure can be run with (`tune/setting`). Of large programs fewer structures
+are tried, as each takes all passes from `schedule` on.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
 ALLOCATORS_TRIED = (Allocator.STATE, *DEPTHS)
 LOADS_TRIED = (Allocator.LOAD32, Allocator.LOAD8)
 NETWORK_TRIED = (NetworkLowering.PUT, NetworkLowering.SLOTS)
-_HEARD = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLTOALL)
-_PACKETS_BY = (Transport.AUTO, Transport.DIRECT)
+# Collectives in which each rank hears of every other by their data.
+HEARD = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLTOALL)
 FUSION_TRIED = (AUTO, Fusion.FULL, Fusion.NONE)
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
 MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
@@ -98,11 +98,12 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
 
 
 def _can_be_packets(settings: Settings, tasks: Dag) -> bool:
-    """Tells whether protocol auto has packets to weigh: all ranks share one memory, and each of
-    them hears of every other, so that none has to greet others (`passes/greet`)."""
+    """Tells whether protocol auto has packets to weigh: all ranks share one memory, which
+    `passes/packets` needs, and none has to greet others (`passes/greet`)."""
     c = tasks.program.collective
-    near = not np.ptp(tasks.topology.memory_domain) and settings.options.transport in _PACKETS_BY
-    return near and c.op in _HEARD and not c.uneven and len(tasks.topology) > 1
+    near = not np.ptp(tasks.topology.memory_domain)
+    staged = settings.options.transport is Transport.STAGED
+    return near and not staged and c.op in HEARD and not c.uneven and len(tasks.topology) > 1
 
 
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -135,15 +136,13 @@ def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
 
 
 def _packets(asked: Options, best: Settings) -> Sequence[Settings]:
-    """Tries packets, in one shot and in two: short calls are faster by them."""
-    few = replace(best, blocks=1 if asked.allocator == AUTO else best.blocks)
-    kept = dict(protocol=PlanProtocol.LL, allocator=_first(asked.allocator, ALLOCATORS_TRIED))
+    """Tries packets, in one shot and in two: short calls are faster by them. asked: the options
+    before any choice."""
+    packets = _with(best, protocol=PlanProtocol.LL)
+    if asked.allocator == AUTO:
+        packets = replace(_with(packets, allocator=ALLOCATORS_TRIED[0]), blocks=1)
     fusions = (AUTO, Fusion.FULL) if asked.fuse == AUTO else (asked.fuse,)
-    return [_with(few, fuse=fuse, **kept) for fuse in fusions]
-
-
-def _first(asked: str, tried: Sequence[str]) -> str:
-    return tried[0] if asked == AUTO else asked
+    return [_with(packets, fuse=fuse) for fuse in fusions]
 
 
 def _with(settings: Settings, **changes: str) -> Settings:
@@ -170,7 +169,7 @@ def named(settings: Settings, plan: Plan) -> str:
         blocks = DEPTHS[o.allocator]
         words.append(f"{blocks} blocks by depth" if blocks > 1 else "a block for each depth")
     if not o.simple:
-        return ", ".join([*words, "packets"])
-    if settings.blocks == 1:
+        words.append("packets")
+    elif settings.blocks == 1:
         words.append("one block a channel")
     return ", ".join(words)

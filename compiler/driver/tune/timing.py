@@ -66,8 +66,8 @@ class CallTiming:
     def time(
         self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
     ) -> float:
-        """Returns the µs of a call of `size` bytes; inf if it cannot be made, is cut too finely, or
-        takes more than `limit`, unless its time is known.
+        """Returns the µs of a call of `size` bytes; inf if it cannot be made, has `max_bytes` of
+        the plan or more, is cut too finely, or takes more than `limit`, unless its time is known.
 
         in_place: None for out of place if the plan serves it. O(instances) the first time; settings
         that cut the call alike share their time, and so do calls in place and out of place that
@@ -76,7 +76,7 @@ class CallTiming:
         if in_place not in (None, *self.plan.modes):
             return math.inf
         if self.plan.max_bytes and size >= self.plan.max_bytes:
-            return math.inf
+            return math.inf  # another plan's range begins there
         if in_place is None or self._alike:
             in_place = self.plan.modes[0]
         plan = applied(self.plan, setting)
