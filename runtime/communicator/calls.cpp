@@ -177,12 +177,12 @@ void Calls::throw_lost() const {
   throw Error(code ? code : hcccAborted, code ? of_.failure().text() : "the communicator has ended");
 }
 
-void Calls::exchange(const Message &message) {
+void Calls::exchange(const Message *messages, size_t n) {
   std::unique_lock<std::mutex> lock(mutex_);
   check_open();
   const Place place = {made_++, settings_};
   ++inside_;
-  exchange(lock, place, &message, 1);
+  exchange(lock, place, messages, n);
 }
 
 void Calls::exchange(const Place &place, const std::vector<Message> &messages) {

@@ -67,7 +67,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   void run(const std::function<void(const Settings &)> &body);
   // Makes sends and receives, which begin in their turn. Throws Error.
   void exchange(const Place &place, const std::vector<Message> &messages);
-  void exchange(const Message &message);
+  void exchange(const Message *messages, size_t n);
 
   // Waits for all calls; no more may be made. Throws Error where they do not end.
   void finish();

@@ -148,13 +148,16 @@ void Messages::begin(Exchange &exchange) {
 }
 
 void Messages::complete(Exchange &exchange, const Silent &silent) {
+  size_t before = 0;
   {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return exchange.done || lost_ || !moved_; });
     if (exchange.done) return;
     if (lost_) throw Error(failure_.code(), failure_.text() + "; " + description(*exchange.messages, rank_));
     moved_ = true;
+    before = take_begun();
   }
+  post_from(before);
   move_all(exchange, silent);
   std::lock_guard<std::mutex> lock(mutex_);
   moved_ = false;
@@ -169,9 +172,16 @@ void Messages::move_all(Exchange &own, const Silent &silent) {
   unsigned long long start = 0, idle_since = 0, looked = 0;
   bool all = false;  // rings of ranks that send what nobody receives yet: their later messages may match
   while (own.open) {
-    if (any_begun_.load(std::memory_order_acquire)) take_begun(), spins = turns_to_spin();
+    if (any_begun_.load(std::memory_order_acquire)) {
+      size_t before = 0;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        before = take_begun();
+      }
+      post_from(before), spins = turns_to_spin();
+    }
     const bool moved = step(all);
-    if (any_done_) remove_done();
+    if (any_done_) remove_done(own);
     if (!own.open) break;
     if (moved) {
       idle = 0, idle_since = 0;
@@ -192,35 +202,37 @@ void Messages::move_all(Exchange &own, const Silent &silent) {
     if (!idle_since) idle_since = now;
     hccc_sleep_for_part(now - idle_since);
   }
-  if (any_done_) remove_done();  // a look for reasons to end takes in messages, too
+  if (any_done_) remove_done(own);  // a look for reasons to end takes in messages, too
   if (start) host_.control(rank_).waits.store(0, std::memory_order_relaxed);
 }
 
-// Adds the messages of exchanges that have begun to those that move.
-void Messages::take_begun() {
+// Adds the messages of exchanges that have begun to those that move, with the lock. Returns the place of the first
+// receive that is new.
+size_t Messages::take_begun() {
   const size_t before = receiving_.size();
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (Exchange *one : begun_) {
-      exchanges_.push_back(one);
-      open_ += one->n;
-      for (size_t k = 0; k < one->n; ++k) {
-        const Message &message = one->messages[k];
-        if (message.sends) {
-          sending_.push_back({one, &message, Phase::WAITING, {nullptr, message.at, message.bytes, nullptr}, nullptr});
-          continue;
-        }
-        any_source_ = any_source_ || message.peer == HCCC_ANY_SOURCE;
-        receiving_.push_back({one, &message, Phase::WAITING, {nullptr, message.at, message.bytes, -1}, {}, nullptr});
+  for (Exchange *one : begun_) {
+    exchanges_.push_back(one);
+    open_ += one->n;
+    for (size_t k = 0; k < one->n; ++k) {
+      const Message &message = one->messages[k];
+      if (message.sends) {
+        sending_.push_back({one, &message, Phase::WAITING, {nullptr, message.at, message.bytes, nullptr}, nullptr});
+        continue;
       }
+      any_source_ = any_source_ || message.peer == HCCC_ANY_SOURCE;
+      receiving_.push_back({one, &message, Phase::WAITING, {nullptr, message.at, message.bytes, -1}, {}, nullptr});
     }
-    begun_.clear();
-    any_begun_.store(false, std::memory_order_relaxed);
-    if (!told_withdrawn_.empty()) apply_withdrawn();
   }
+  begun_.clear();
+  any_begun_.store(false, std::memory_order_relaxed);
+  if (!told_withdrawn_.empty()) apply_withdrawn();
+  return before;
+}
+
+// Gives receives, from a place on, the messages that came before them.
+void Messages::post_from(size_t place) {
   if (!early_.empty())
-    for (size_t k = before; k < receiving_.size(); ++k) post(receiving_[k]);
-  if (any_done_) remove_done();
+    for (size_t k = place; k < receiving_.size(); ++k) post(receiving_[k]);
 }
 
 // Notes that a message of an exchange is done.
@@ -235,19 +247,21 @@ void Messages::closed(Exchange &exchange) {
   if (!--exchange.open) any_done_ = true;
 }
 
-// Removes exchanges that are done, and tells the threads that wait for them.
-void Messages::remove_done() {
+// Removes exchanges that are done, and tells the threads that wait for them: `own` is of this thread, which knows.
+void Messages::remove_done(const Exchange &own) {
   const auto done = [](const auto &one) { return !one.in->open; };
   sending_.erase(std::remove_if(sending_.begin(), sending_.end(), done), sending_.end());
   receiving_.erase(std::remove_if(receiving_.begin(), receiving_.end(), done), receiving_.end());
   any_source_ = std::any_of(receiving_.begin(), receiving_.end(),
                             [](const Receiving &one) { return one.of->peer == HCCC_ANY_SOURCE; });
   any_done_ = false;
-  std::lock_guard<std::mutex> lock(mutex_);
   const auto middle = std::partition(exchanges_.begin(), exchanges_.end(), [](Exchange *one) { return one->open; });
-  std::for_each(middle, exchanges_.end(), [](Exchange *one) { one->done = true; });
+  if (std::any_of(middle, exchanges_.end(), [&own](const Exchange *one) { return one != &own; })) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::for_each(middle, exchanges_.end(), [](Exchange *one) { one->done = true; });
+    changed_.notify_all();
+  }
   exchanges_.erase(middle, exchanges_.end());
-  changed_.notify_all();
 }
 
 // Returns the turns that a wait spins: at least as long as a peer takes for a part.
@@ -616,7 +630,6 @@ void Messages::withdraw_told(Exchange &exchange) {
   };
   drop_waiting(sending_), drop_waiting(receiving_);
   exchange.withdrawn = true;
-  remove_done();
 }
 
 // Looks, about once a millisecond, for reasons to end: failures, ranks that have left, the deadline.
@@ -630,8 +643,7 @@ void Messages::look(unsigned long long now, unsigned long long idle, const Silen
   if (const hcccResult_t code = failure_.code()) throw Error(code, failure_.text() + "; " + description(first, rank_));
   if (const Message *late = waits_for_a_later_call(idle)) {
     refused_ = *late;
-    withdraw();
-    return remove_done();
+    return withdraw();
   }
   const auto check = [&](const Message &message) {
     if (!gone(message)) return;

@@ -53,7 +53,7 @@ struct Exchange {
   double timeout_s;
   size_t open = 0;               // that are not done
   unsigned long long since = 0;  // by hccc_clock(), from about when it waits
-  bool done = false;
+  bool done = false;       // tells a thread whose messages another moves
   bool told = false;       // of an uneven call: it is withdrawn where that is refused
   bool withdrawn = false;  // so, or because another rank is in a later call than this one
 };
@@ -137,8 +137,9 @@ class Messages {
   };
 
   void move_all(Exchange &own, const Silent &silent);
-  void take_begun();
-  void remove_done();
+  size_t take_begun();
+  void post_from(size_t place);
+  void remove_done(const Exchange &own);
   void ended(Exchange &exchange, const Message &message);
   void closed(Exchange &exchange);
   unsigned turns_to_spin() const;

@@ -2,32 +2,9 @@
 #include <limits.h>
 
 #include "comm.h"
-#include "device_layer.h"
 
 namespace hccc {
 namespace {
-
-// Adds a message to those of the open group: a communicator's are one call.
-void add(const Message &message, hcccComm_t comm, void *stream) {
-  if (group::Part *part = group::messages_of(comm)) {
-    if (part->stream != stream)
-      throw Error(hcccInvalidUsage, "sends and receives of a group and a communicator are in one stream");
-    part->messages->push_back(message);
-    return;
-  }
-  if (stream) device_layer::captures(static_cast<hcccrtStream_t>(stream));
-  const auto messages = std::make_shared<std::vector<Message>>(1, message);
-  const std::shared_ptr<Calls> calls = comm->calls;
-  group::Part part{comm, comm, {}, {}, messages, stream};
-  if (stream) {
-    part.first = [=] { calls->enqueue(Request(messages), stream); };
-  } else {
-    const auto place = std::make_shared<Calls::Place>();
-    part.first = [=] { *place = calls->reserve(); };
-    part.then = [=] { calls->exchange(*place, *messages); };
-  }
-  group::add(std::move(part));
-}
 
 hcccResult_t make(Message message, hcccDataType_t type, hcccComm_t comm, void *stream) {
   return caught(comm, [&] {
@@ -35,10 +12,10 @@ hcccResult_t make(Message message, hcccDataType_t type, hcccComm_t comm, void *s
     message.type = type;
     comm->of.check(message);
     message.bytes = message.count * static_cast<size_t>(bytes_of_type(type));
-    if (group::open()) return group::set_notice(message), add(message, comm, stream);
+    if (group::open()) return group::add(message, comm, stream);
     if (stream)
       return comm->calls->enqueue(Request(std::make_shared<std::vector<Message>>(1, message)), stream);
-    comm->calls->exchange(message);
+    comm->calls->exchange(&message, 1);
   });
 }
 
