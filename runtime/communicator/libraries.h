@@ -71,7 +71,7 @@ class Library {
   }
 
   // Return bytes past the beginning of every rank's flags: ranks with other parts have other flags.
-  long long flags_at(int turn) const { return flags_at_ + turn * flag_bytes(); }
+  long long flags_at(int turn) const { return turn ? flags_at_ + turn * flag_bytes() : flags_at_; }
   long long all_flag_bytes() const { return flag_bytes() * (turns() ? description_->n_ranks : 1); }
   void place_flags(long long at) { flags_at_ = at; }
 

@@ -10,7 +10,10 @@
 namespace hccc {
 namespace {
 
-constexpr size_t LEAST_MOVED = 8 << 20;  // bytes of the largest buffer; below, slices are as quick
+// Bytes of the largest buffer; below, slices are as quick. Of an Allgather's, between the two: of longer ones each rank
+// had best write the block that it has just read, as kernels do.
+constexpr size_t LEAST_MOVED = 16 << 10;
+constexpr size_t LEAST_GATHERED = 64 << 10, MOST_GATHERED = 4 << 20;
 
 // Which blocks of the buffers a rank sends to another, and receives of it; -1: none.
 struct Route {
@@ -19,6 +22,7 @@ struct Route {
 
 Route route_of(const std::string &collective, int rank, int peer, int root) {
   if (collective == "Alltoall") return {peer, peer};
+  if (collective == "Allgather") return {0, peer};
   const bool is_root = rank == root, to_root = peer == root;
   if (collective == "Broadcast") return {is_root ? 0 : -1, to_root ? 0 : -1};
   if (collective == "Gather") return {to_root ? 0 : -1, is_root ? peer : -1};
@@ -27,16 +31,15 @@ Route route_of(const std::string &collective, int rank, int peer, int root) {
 
 }  // namespace
 
-// Returns whether a call goes as messages: all ranks say the same. What a user has loaded runs as it was written. What is
-// gathered by all is sent best by kernels, as each rank then writes the block that it has just read.
+// Returns whether a call goes as messages: all ranks say the same. What a user has loaded runs as it was written.
 bool Communicator::goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const {
   const hccc_library &library = prepared.library->description();
-  if (!prepared.library->standard()) return false;
+  if (!agreed.copied || !agreed.reads || !prepared.library->standard()) return false;
+  const double bytes = static_cast<double>(called.count) * bytes_of_type(called.type) * most_blocks(library);
   const std::string collective = library.collective;
-  if (collective != "Broadcast" && collective != "Scatter" && collective != "Gather" && collective != "Alltoall")
-    return false;
-  const double block = static_cast<double>(called.count) * bytes_of_type(called.type);
-  return agreed.copied && agreed.reads && block * most_blocks(library) >= LEAST_MOVED;
+  if (collective == "Allgather") return bytes >= LEAST_GATHERED && bytes < MOST_GATHERED;
+  const bool moves = collective == "Broadcast" || collective == "Scatter" || collective == "Gather" || collective == "Alltoall";
+  return moves && bytes >= LEAST_MOVED;
 }
 
 // Sends the blocks as messages: a rank reads what another sends where that lies, and nothing is copied in between.

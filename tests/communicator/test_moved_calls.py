@@ -18,11 +18,12 @@ from tests.communicator.test_faults import wait_until_joined
 from tests.communicator.world import Lost, loaded, start
 
 pytestmark = pytest.mark.slow  # standard libraries are made
-LEAST = (8 << 20) // 4  # int32 of the largest buffer
+LEAST = (16 << 10) // 4  # int32 of the largest buffer
+LEAST_GATHERED, MOST_GATHERED = (64 << 10) // 4, (4 << 20) // 4  # of an Allgather's
 N, ROOT = 3, 1
 DEADLINE_S = 2.0
 MADE = {"HCCC_STANDARD": "1", "HCCC_TIMEOUT": "300", "HCCC_PROGRESS": "off"}
-BLOCKS = {"broadcast": 1, "scatter": N, "gather": N, "all_to_all": N}
+BLOCKS = {"broadcast": 1, "scatter": N, "gather": N, "all_to_all": N, "all_gather": N}
 
 
 def as_messages(folder: Path) -> int:
@@ -41,10 +42,17 @@ def of_lengths(communicator: Communicator, name: str, counts: list[int]) -> bool
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_results(name: str, tmp_path: Path) -> None:
-    least = LEAST // BLOCKS[name]
+    least = (LEAST_GATHERED if name == "all_gather" else LEAST) // BLOCKS[name]
     each = start(N, of_lengths, name, [least + 7, least - 7], environment=logged(tmp_path))
     assert each.outcomes(timeout=300) == dict.fromkeys(range(N), True)
     # Of the longer, in two of three ways: not where all memory is the heap's.
+    assert as_messages(tmp_path) == 2 * N
+
+
+def test_a_long_allgather(tmp_path: Path) -> None:
+    counts = [MOST_GATHERED // N - 7, MOST_GATHERED // N + 7]
+    each = start(N, of_lengths, "all_gather", counts, environment=logged(tmp_path))
+    assert each.outcomes(timeout=300) == dict.fromkeys(range(N), True)
     assert as_messages(tmp_path) == 2 * N
 
 
@@ -87,7 +95,7 @@ def test_a_users_library_runs_as_it_was_written(library: Library, tmp_path: Path
 
 def until_lost(communicator: Communicator, joined: Path) -> Lost:
     """Makes long Broadcasts until one fails, and times that one."""
-    x = np.zeros(16 * LEAST, np.int32)
+    x = np.zeros(1 << 25, np.int32)
     communicator.broadcast(x, root=ROOT)  # makes the library
     communicator.set_timeout(DEADLINE_S)
     (joined / str(communicator.rank)).touch()
