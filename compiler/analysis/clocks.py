@@ -1,8 +1,9 @@
 """clocks: does primitive a happen before primitive b? Vector clocks over thread blocks.
 
 `sync` and the race proof both rest on this. The order is: program order within a thread block, and
-an edge from a post to each wait for it. `ancestry` answers most questions from labels, for
-collectives nearly all. For the others, the clock of b counts, for every block that some a is in,
+an edge from a post to each wait for it. Of a plan of FEW primitives each has the set of those
+before it (`sets_before`). Of others `ancestry` answers most questions from labels, for collectives
+nearly all. For the others, the clock of b counts, for every block that some a is in,
 how many of its primitives happen before b, or are b. Those blocks are taken a few columns at a
 time. Time: O(primitives + edges + questions), and for questions that `ancestry` leaves open O(its
 blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTES of it for clocks.
@@ -21,9 +22,11 @@ from hccc.analysis.ancestry.labels import Labels, labels
 from hccc.analysis.ancestry.queries import NO, UNKNOWN, YES, by_climbing, settle
 from hccc.analysis.ancestry.searches import NONE, by_searching, settle_edges
 from hccc.analysis.grouping import group, transpose
+from hccc.analysis.sets_before import sets_before
 from hccc.base.jit.compiled import njit, prange
 from hccc.ir.arrays import I4, I8, U1, Csr, entries, places
 
+FEW = 1 << 14  # primitives: of so many, each has a set of those before it, 16 MiB in all
 COLUMNS = 64
 THREADS = 2  # each takes groups of columns, and needs a clock of its own
 CLOCK_BYTES = 1 << 30
@@ -168,6 +171,8 @@ def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -
     """
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)
+    if len(order) <= FEW:
+        return sets_before(tb_ptr, preds, order).tell(a, b)
     label = labels(tb_ptr, preds, order)
     answer = settle(label, a, b)
     ways = _ways(label, preds, order, chunk, _effort(tb_ptr))
@@ -195,6 +200,8 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
     All implied edges can go at once: the rest is the transitive reduction, which for an acyclic
     graph is unique.
     """
+    if len(order) <= FEW:
+        return sets_before(tb_ptr, preds, order).implied
     label = labels(tb_ptr, preds, order)
     answer = settle_edges(label, preds.ptr, preds.index, _effort(tb_ptr))
     open_ = np.flatnonzero(answer == UNKNOWN)

@@ -1,4 +1,4 @@
-"""clocks, ancestry: the same order of primitives as networkx finds, with labels and without."""
+"""clocks, sets_before, ancestry: the same order of primitives as networkx finds, by each way."""
 
 from itertools import pairwise
 
@@ -14,6 +14,8 @@ from hccc.analysis.ancestry.chunk_forests import within_chunks
 from hccc.analysis.ancestry.labels import labels
 from hccc.analysis.ancestry.queries import NO, UNKNOWN, YES, settle
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+
+NONE_HAS_SETS = -1  # primitives: `FEW` of a plan whose order is told by labels and clocks
 
 
 @st.composite
@@ -62,11 +64,21 @@ def check(tb_ptr: I8, preds: Csr) -> None:
         assert gone == (edge in inside or not reduced.has_edge(*edge))
 
 
+@settings(deadline=None)
+@given(orders())
+def test_sets_agree_with_networkx(case: tuple[I8, Csr]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "labels", None)  # plans of few primitives need none
+        check(*case)
+
+
 @pytest.mark.slow
 @settings(deadline=None)
 @given(orders())
 def test_they_agree_with_networkx(case: tuple[I8, Csr]) -> None:
-    check(*case)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "FEW", NONE_HAS_SETS)
+        check(*case)
 
 
 @settings(deadline=None)
@@ -75,6 +87,7 @@ def test_searching_alone_agrees_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where the labels leave every question open."""
     open_ = UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "FEW", NONE_HAS_SETS)
         patch.setattr(clocks, "settle", lambda _, a, b: np.full(len(a), open_))
         patch.setattr(clocks, "by_climbing", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(searches, "_edges_by_climbing", lambda _, p, q, x: np.full(len(q), open_))
@@ -87,6 +100,7 @@ def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where labels and searches leave every question open."""
     open_ = UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "FEW", NONE_HAS_SETS)
         patch.setattr(clocks, "by_searching", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(clocks, "settle", lambda _, a, b: np.full(len(a), open_))
         patch.setattr(clocks, "by_climbing", lambda _, p, q, a, b, x: np.full(len(a), open_))

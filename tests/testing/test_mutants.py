@@ -297,6 +297,18 @@ MUTANTS = [
         "column[block[a]]] >= graph.position[a]",
     ),
     PassMutant(
+        "sets: an edge counts as implied if what is before its start is",
+        "sets_before",
+        "            else:\n                found |= before[pred[k]]",
+        "            found |= before[pred[k]] | 1 << max(place[pred[k]] - 1, 0)",
+    ),
+    PassMutant(
+        "sets: the first primitive of a block comes after the last of another",
+        "sets_before",
+        "found = 0 if i in first else before[i - 1]",
+        "found = before[i - 1]",
+    ),
+    PassMutant(
         "a primitive moves to another block without its order",
         "allocate",
         "    return Blocks(p, _within_rank(connected, block)[connected.of])",
@@ -321,7 +333,7 @@ def head_of(end):
 def source_of(module: str) -> str:
     """Returns the text of a pass or an analysis; of a package the texts of its files, as one."""
     if module != "ancestry":
-        room = "analysis" if module == "clocks" else "passes"
+        room = "analysis" if module in ("clocks", "sets_before") else "passes"
         return inspect.getsource(importlib.import_module(f"hccc.{room}.{module}"))
     names = [f"hccc.analysis.ancestry.{name}" for name in ("labels", "queries", "searches")]
     text = "".join(inspect.getsource(importlib.import_module(name)) for name in names)
@@ -387,13 +399,15 @@ def without_shortcut(answers: int) -> EdgeAnswers:
 
 
 def implied_edges(m: PassMutant, module: types.ModuleType) -> EdgeAnswers:
-    """Returns `clocks.implied_edges` with the mutant in its part (clocks or ancestry)."""
+    """Returns `clocks.implied_edges` with the mutant in its part."""
+    if m.module == "sets_before":
+        return lambda *order: module.sets_before(*order).implied
     if m.module == "clocks":
-        vars(module)["settle_edges"] = without_shortcut(module.UNKNOWN)
+        vars(module).update(FEW=0, settle_edges=without_shortcut(module.UNKNOWN))
         spoiled: EdgeAnswers = module.implied_edges
         return spoiled
     clocks = mutated(PassMutant("none", "clocks", "from __future__", "from __future__"))
-    vars(clocks).update(labels=module.labels, settle_edges=module.settle_edges)
+    vars(clocks).update(FEW=0, labels=module.labels, settle_edges=module.settle_edges)
     whole: EdgeAnswers = clocks.implied_edges
     return whole
 
@@ -401,7 +415,7 @@ def implied_edges(m: PassMutant, module: types.ModuleType) -> EdgeAnswers:
 def caught(m: PassMutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
     """Returns the refusal of the first plan that the mutant spoils, or None."""
     module = mutated(m)
-    if m.module in ("clocks", "ancestry"):
+    if m.module in ("clocks", "ancestry", "sets_before"):
         sync = importlib.import_module("hccc.passes.sync")
         monkeypatch.setattr(sync, "implied_edges", implied_edges(m, module))
     else:
