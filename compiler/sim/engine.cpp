@@ -29,7 +29,7 @@ struct Block {
 
 struct Resource {
     double capacity, contention, demand;
-    int64_t head, seen;
+    int64_t head, seen, binds;
     double room, load, since, carried, active;
 };
 
@@ -230,7 +230,7 @@ void leave(State& s, int64_t b, double now) {
     for (int64_t e = x.first; e < x.first + x.uses; ++e) {
         const Use& u = s.flow[e];
         Resource& y = s.resource[u.resource];
-        if (full(s, u.resource)) append(s, DIRTY, u.resource);
+        if (y.binds && full(s, u.resource)) append(s, DIRTY, u.resource);
         if (u.back >= 0)
             s.flow[u.back].next = u.next;
         else
@@ -287,7 +287,7 @@ Component component(State& s, int64_t stamp) {
 }
 
 // The rate that growing flows reach next; `least`: no growing flow has a lower cap. Of `resources`
-// those stay that still hold a growing flow.
+// those stay that still hold a growing flow, and those are marked that are full at that rate.
 double next_level(State& s, int64_t& resources, double least) {
     double level = least;
     int64_t kept = 0;
@@ -301,6 +301,10 @@ double next_level(State& s, int64_t& resources, double least) {
         }
     }
     resources = kept;
+    for (int64_t i = 0; i < resources; ++i) {
+        Resource& y = s.resource[s.list(RESOURCES)[i]];
+        y.binds = y.room <= level * y.load * TIGHT;
+    }
     return level;
 }
 
@@ -326,12 +330,12 @@ int64_t stop_at_caps(State& s, int64_t& growing, double& least, double level) {
     return stopped;
 }
 
-// Whether a resource of the component that block b's flow uses is full at `level`.
-bool stops(const State& s, int32_t b, double level, int64_t stamp) {
+// Whether a resource of the component that block b's flow uses is full.
+bool stops(const State& s, int32_t b, int64_t stamp) {
     const Block& x = s.block[b];
     for (int64_t e = x.first; e < x.first + x.uses; ++e) {
         const Resource& y = s.resource[s.flow[e].resource];
-        if (y.seen == stamp && y.load > 0 && y.room <= level * y.load * TIGHT) return true;
+        if (y.seen == stamp && y.binds) return true;
     }
     return false;
 }
@@ -341,7 +345,7 @@ bool stops(const State& s, int32_t b, double level, int64_t stamp) {
 bool all_stop(State& s, int64_t growing, double level, int64_t stamp) {
     const int32_t* list = s.list(GROWING);
     for (int64_t i = 0; i < growing; ++i)
-        if (s.fresh[list[i]] == GROWS && !stops(s, list[i], level, stamp)) return false;
+        if (s.fresh[list[i]] == GROWS && !stops(s, list[i], stamp)) return false;
     for (int64_t i = 0; i < growing; ++i)
         if (s.fresh[list[i]] == GROWS) s.fresh[list[i]] = std::min(level, s.block[list[i]].cap);
     return true;
@@ -350,8 +354,9 @@ bool all_stop(State& s, int64_t growing, double level, int64_t stamp) {
 // Flows stop whose resources are full at `level`; how many did, with the `stopped` before.
 int64_t stop_at_resources(State& s, int64_t resources, int64_t stopped, double level) {
     for (int64_t i = 0; i < resources; ++i) {
-        const Resource& y = s.resource[s.list(RESOURCES)[i]];
-        if (y.room > level * y.load * TIGHT) continue;
+        Resource& y = s.resource[s.list(RESOURCES)[i]];
+        if (!y.binds) continue;
+        y.load = 0.0;
         for (int64_t e = y.head; e >= 0; e = s.flow[e].next) {
             const int32_t b = s.flow[e].block;
             if (s.fresh[b] == GROWS) {
@@ -369,7 +374,7 @@ void settle(State& s, int32_t b, int64_t stamp) {
     for (int64_t e = x.first; e < x.first + x.uses; ++e) {
         const Use& u = s.flow[e];
         Resource& y = s.resource[u.resource];
-        if (y.seen != stamp) continue;
+        if (y.seen != stamp || y.load <= 0) continue;
         y.room = std::max(0.0, y.room - u.weight * s.fresh[b]);
         y.load -= u.weight;
         if (y.load < 1e-9) y.load = 0.0;
@@ -382,6 +387,7 @@ void open_resources(State& s, const Component& found) {
         Resource& y = s.resource[s.list(RESOURCES)[i]];
         const double excess = y.demand / y.capacity - 1.0;  // more offered than it takes
         y.room = y.capacity / (1.0 + y.contention * std::max(0.0, excess));
+        y.binds = 0;
     }
 }
 
@@ -451,6 +457,24 @@ void over(State& s, int64_t c, double now) {
     ++y.over;
 }
 
+// A pair's next bytes begin. Where others have just ended, they go on at the same rate: the pair has
+// the same way and rate alone for all its bytes, so nothing is to be shared out anew.
+void carry(State& s, int64_t c, double amount, double now) {
+    const Pair& y = s.pair[c];
+    const int64_t b = s.blocks() + c;
+    Block& x = s.block[b];
+    if (x.uses > 0) {
+        x.left = amount;
+        x.since = now;
+        put(s, b, now + amount / x.rate);
+    } else {
+        flow(s, b, amount, y.cap, now);
+        for (int64_t k = y.use; k < y.use_end; ++k) join(s, b, s.route[k], s.route_weight[k], now);
+    }
+    for (int64_t k = y.use; k < y.use_end; ++k)
+        s.resource[s.route[k]].carried += amount * s.route_weight[k];
+}
+
 // The next transfer that has bytes begins; those without are over at once.
 void begin_transfer(State& s, int64_t c, double now) {
     Pair& y = s.pair[c];
@@ -460,17 +484,10 @@ void begin_transfer(State& s, int64_t c, double now) {
         const double amount = amount_of(x, item.batch);
         item.begin = now;
         ++y.begun;
-        if (amount > 0) {
-            const int64_t b = s.blocks() + c;
-            flow(s, b, amount, y.cap, now);
-            for (int64_t k = y.use; k < y.use_end; ++k) {
-                join(s, b, s.route[k], s.route_weight[k], now);
-                s.resource[s.route[k]].carried += amount * s.route_weight[k];
-            }
-            return;
-        }
+        if (amount > 0) return carry(s, c, amount, now);
         over(s, c, now);
     }
+    leave(s, s.blocks() + c, now);
 }
 
 // Transfer x of a micro-batch is the last of its pair; the thread block goes on.
@@ -661,10 +678,9 @@ int64_t try_all(State& s, double channels, double now) {
 
 // Block b's action is over.
 void end(State& s, int64_t b, double now) {
+    if (b >= s.blocks()) return end_of_pair(s, b, now);
     leave(s, b, now);
-    if (b >= s.blocks())
-        end_of_pair(s, b, now);
-    else if (s.block[b].doing == FIXED)
+    if (s.block[b].doing == FIXED)
         push(s, b);
     else
         finish(s, b, now);

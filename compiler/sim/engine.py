@@ -168,10 +168,11 @@ def _move(s: State, b: int, now: float) -> None:
 @njit(allocates=False, always=True)
 def _end(s: State, b: int, now: float) -> None:
     """Ends block b's action."""
-    leave(s, b, now)
     if b >= s.shape[3]:
         end(s, b, now)
-    elif s.block[b].doing == FIXED:
+        return
+    leave(s, b, now)
+    if s.block[b].doing == FIXED:
         push(s, b)
     else:
         _finish(s, b, now)

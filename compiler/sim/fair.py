@@ -6,7 +6,7 @@ max-min fair: grown together until a resource is full, which stops the flows on 
 filling; Bertsekas and Gallager, Data Networks, §6.5.2).
 
 Only the rates that a change can reach are computed anew: a resource that all its flows together
-cannot fill passes nothing on.
+cannot fill passes nothing on, and what leaves a resource that was not full frees nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def leave(s: State, b: int, now: float) -> None:
     for entry in range(block.first, block.first + block.uses):
         use = s.flow[entry]
         resource = s.resource[use.resource]
-        if _full(s, use.resource):
+        if resource.binds and _full(s, use.resource):
             s.lists[DIRTY, s.length[DIRTY]] = use.resource
             s.length[DIRTY] += 1
         if use.back >= 0:
@@ -145,6 +145,7 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
             resource.capacity / (1.0 + resource.contention * max(0.0, excess)),
             0.0,
         )
+        resource.binds = 0
         entry = resource.head
         while entry >= 0:
             resource.load += s.flow[entry].weight
@@ -176,7 +177,8 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
 @njit(allocates=False, always=True)
 def _level(s: State, resources: int, least: float) -> tuple[int, float]:
     """Returns the number of resources that still hold a flow, and the next rate that growing flows
-    reach. resources: those of the component so far; least: the least cap of the growing flows."""
+    reach, and marks the resources that are full at that rate. resources: those of the component so
+    far; least: the least cap of the growing flows."""
     level, kept = least, 0
     s.work[0] += resources
     for i in range(resources):
@@ -186,6 +188,9 @@ def _level(s: State, resources: int, least: float) -> tuple[int, float]:
             level = min(level, resource.room / resource.load)
             s.lists[RESOURCES, kept] = r
             kept += 1
+    for i in range(kept):
+        resource = s.resource[s.lists[RESOURCES, i]]
+        resource.binds = resource.room <= level * resource.load * TIGHT
     return kept, level
 
 
@@ -213,12 +218,13 @@ def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float
 
 @njit(allocates=False, always=True)
 def _stop_at_resources(s: State, resources: int, stopped: int, level: float) -> int:
-    """Stops flows whose resources are full at `level`. Returns the number stopped, with the
-    `stopped` before."""
+    """Stops flows whose resources are full at `level`, which then have nothing left to share out.
+    Returns the number stopped, with the `stopped` before."""
     for i in range(resources):
         resource = s.resource[s.lists[RESOURCES, i]]
-        if resource.room > level * resource.load * TIGHT:
+        if not resource.binds:
             continue
+        resource.load = 0.0
         entry = resource.head
         while entry >= 0:
             b = s.flow[entry].block
@@ -238,7 +244,7 @@ def _settle(s: State, b: int, stamp: int) -> None:
     for entry in range(block.first, block.first + block.uses):
         use = s.flow[entry]
         resource = s.resource[use.resource]
-        if resource.seen == stamp:
+        if resource.seen == stamp and resource.load > 0:
             resource.room = max(0.0, resource.room - use.weight * s.fresh[b])
             resource.load -= use.weight
             if resource.load < 1e-9:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put
-from hccc.sim.fair import flow, join
+from hccc.sim.fair import flow, join, leave
 from hccc.sim.state import CREDIT, FLAG, MESSAGE, SAME_TIME, State
 from hccc.sim.waiting import wake
 
@@ -50,13 +50,29 @@ def _begin(s: State, c: int, now: float) -> None:
         item.begin = now
         y.begun += 1
         if amount > 0:
-            b = s.shape[3] + c
-            flow(s, b, amount, y.cap, now)
-            for k in range(y.use, s.pair[c].use_end):
-                join(s, b, s.route[k], s.route_weight[k], now)
-                s.resource[s.route[k]].carried += amount * s.route_weight[k]
+            _carry(s, c, amount, now)
             return
         _over(s, c, now)
+    leave(s, s.shape[3] + c, now)
+
+
+@njit(allocates=False, always=True)
+def _carry(s: State, c: int, amount: float, now: float) -> None:
+    """Begins to move a pair's next bytes. Where others have just ended, they go on at the same
+    rate: a pair has the same way and rate alone for all its bytes, so nothing is shared out
+    anew."""
+    y = s.pair[c]
+    b = s.shape[3] + c
+    block = s.block[b]
+    if block.uses > 0:
+        block.left, block.since = amount, now
+        put(s, b, now + amount / block.rate)
+    else:
+        flow(s, b, amount, y.cap, now)
+        for k in range(y.use, y.use_end):
+            join(s, b, s.route[k], s.route_weight[k], now)
+    for k in range(y.use, y.use_end):
+        s.resource[s.route[k]].carried += amount * s.route_weight[k]
 
 
 @njit(allocates=False, always=True)

@@ -73,8 +73,9 @@ BLOCK = np.dtype(
     align=True,
 )
 # A resource. capacity: bytes/µs; contention: Costs.contention; demand: weight · cap of its flows;
-# head: the first of its uses (-1); seen: the stamp of its last visit; room, load: capacity not yet
-# given out and weight that still grows (`fair`); since: µs, busy since; carried: bytes; active: µs.
+# head: the first of its uses (-1); seen: the stamp of its last visit; binds: whether it held flows
+# back when rates were last computed; room, load: capacity not yet given out and weight that still
+# grows (`fair`); since: µs, busy since; carried: bytes; active: µs.
 RESOURCE = np.dtype(
     [
         ("capacity", "f8"),
@@ -82,6 +83,7 @@ RESOURCE = np.dtype(
         ("demand", "f8"),
         ("head", "i8"),
         ("seen", "i8"),
+        ("binds", "i8"),
         ("room", "f8"),
         ("load", "f8"),
         ("since", "f8"),
