@@ -3,10 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "../communicator/error.h"
-#include "../communicator/log.h"
 #include "../communicator/standard.h"
 
 namespace hccc::job {
@@ -33,18 +34,27 @@ DeviceCombine loaded(const Device &device, int type, int op, const std::function
 
 }  // namespace
 
-const DeviceCombine *DeviceCombines::of(const Device &device, int type, int op, int rank,
-                                        const std::function<bool()> &stopped) {
-  const auto [at, is_new] = known_.emplace(std::make_pair(type, op), std::nullopt);
-  std::optional<DeviceCombine> &one = at->second;
+const DeviceCombine *DeviceCombines::of(const Device &device, int type, int op, const std::function<bool()> &stopped) {
+  const auto [at, is_new] = known_.try_emplace({type, op});
+  Known &one = at->second;
   if (is_new) try {
-      one = loaded(device, type, op, stopped);
-      HCCC_LOG(INFO, COLL, rank, "%s of %s at borders: on the device", name_of_op(op), name_of_type(type));
+      one.functions = loaded(device, type, op, stopped);
     } catch (const Error &error) {
-      HCCC_LOG(INFO, COLL, rank, "%s of %s at borders: by the host, as no kernel does it: %s", name_of_op(op),
-               name_of_type(type), error.what());
+      one.why = error.what();
     }
-  return one ? &*one : nullptr;
+  return one.functions ? &*one.functions : nullptr;
+}
+
+std::vector<bool> libraries_that_reduce(const SavedJob &job, const std::vector<Reduces> &of_ranks) {
+  std::vector<bool> made;
+  for (const VendorCluster &cluster : job.clusters) {
+    const auto all = [&](double Reduces::*by) {
+      return std::all_of(cluster.ranks.begin(), cluster.ranks.end(),
+                         [&](int r) { return of_ranks[static_cast<size_t>(r)].*by > 0; });
+    };
+    made.push_back(!all(&Reduces::by_hccc) && all(&Reduces::by_library));
+  }
+  return made;
 }
 
 }  // namespace hccc::job

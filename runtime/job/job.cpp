@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -82,14 +83,15 @@ class Room {
 }  // namespace hccc::job
 
 struct hccc_job final : hccc::Job {
-  hccc_job(hccc::job::SavedJob &&saved, int rank, bool ordered, bool messages, double (*clock)(void),
+  hccc_job(hccc::job::SavedJob &&saved, int rank, const hccc_job_given &given, bool messages,
            const std::pair<std::shared_ptr<hccc::job::Joined>, hccc::job::Able> &with)
       : of(std::move(saved)),
         joined(with.first),
         rank_(rank),
-        ordered_(ordered),
+        ordered_(given.ordered),
         messages_(messages),
-        clock_(clock ? clock : hccc::job::seconds_now),
+        by_library_(given.by_library),
+        clock_(given.clock ? given.clock : hccc::job::seconds_now),
         able_(with.second),
         lanes_(std::make_shared<hccc::job::Lanes>(*joined, hccc::job::texts_of(of))),
         batches_(of.micro_batches, of.steps.size()) {}
@@ -127,15 +129,19 @@ struct hccc_job final : hccc::Job {
   std::string error;
 
  private:
-  using Key = std::tuple<int64_t, int, bool>;  // count, micro-batches, whether it is in place
+  // Count, micro-batches, whether it is in place, and whose libraries reduce at borders.
+  using Key = std::tuple<int64_t, int, bool, std::vector<bool>>;
   std::shared_ptr<const hccc::job::Schedule> schedule(const Key &key);
+  const hccc::job::DeviceCombine *on_device(hcccDataType_t type, hcccRedOp_t op);
+  const std::vector<bool> &reducers(hcccDataType_t type, hcccRedOp_t op);
+  bool reduces_at_border() const;
   void follow(hcccrtStream_t stream, double timeout) const;
   void divide(char *receive, const hccc::job::Call &call, int n) const;
   std::vector<double> gathered(const std::vector<double> &own) const;
 
   static constexpr size_t KEPT = 64;  // schedules
   const int rank_;
-  const bool ordered_, messages_;
+  const bool ordered_, messages_, by_library_;
   double (*const clock_)(void);
   const hccc::job::Able able_;
   const std::shared_ptr<hccc::job::Lanes> lanes_;
@@ -144,6 +150,7 @@ struct hccc_job final : hccc::Job {
   std::vector<std::thread> threads_;
   hccc::job::Room scratch_, arrived_, arrived_there_;  // the last on the device
   hccc::job::DeviceCombines combines_;
+  std::map<std::pair<int, int>, std::vector<bool>> reducers_;  // of a type and a reduction
 };
 
 std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
@@ -151,11 +158,51 @@ std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
   if (found != schedules_.end()) {
     schedules_.splice(schedules_.begin(), schedules_, found);
   } else {
-    const auto [count, batches, in_place] = key;
-    schedules_.emplace_front(key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered_, messages_}));
+    const auto &[count, batches, in_place, by_library] = key;
+    schedules_.emplace_front(
+        key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered_, messages_, by_library}));
     if (schedules_.size() > KEPT) schedules_.pop_back();
   }
   return schedules_.front().second;
+}
+
+const hccc::job::DeviceCombine *hccc_job::on_device(hcccDataType_t type, hcccRedOp_t op) {
+  return combines_.of(*joined->device, type, op, [&] { return joined->border->of.failure().code() != hcccSuccess; });
+}
+
+// Returns whether this rank's pieces of a part are reduced when they come over a border.
+bool hccc_job::reduces_at_border() const {
+  const int own = of.cluster_of[static_cast<size_t>(rank_)];
+  const std::vector<int> &border = of.clusters[static_cast<size_t>(own)].border;
+  const auto arrives = [&](const hccc::job::Step &step) { return step.op == hccc::job::Op::REDUCE_OVER && step.dst == own; };
+  return std::count(border.begin(), border.end(), rank_) && std::any_of(of.steps.begin(), of.steps.end(), arrives);
+}
+
+// Returns of each vendor cluster whether its library reduces what comes over a border: where hccc has no kernel for it,
+// or that is asked for. All ranks agree on it in the first call of a type and a reduction. Throws Error.
+const std::vector<bool> &hccc_job::reducers(hcccDataType_t type, hcccRedOp_t op) {
+  using namespace hccc::job;
+  const auto [at, is_new] = reducers_.try_emplace({type, op});
+  if (!is_new) return at->second;
+  Reduces own;
+  const bool reduces = reduces_at_border(), has = !reduces || !joined->device || on_device(type, op);
+  own.by_hccc = has && !by_library_;
+  own.by_library = joined->comm && joined->vendor->can(HCCC_VENDOR_REDUCE, type, op);
+  if (able_.agrees) {
+    const std::vector<double> all = gathered({own.by_hccc, own.by_library});
+    std::vector<Reduces> of_ranks;
+    for (size_t k = 0; k < all.size(); k += 2) of_ranks.push_back({all[k], all[k + 1]});
+    at->second = libraries_that_reduce(of, of_ranks);
+  }
+  const bool library = !at->second.empty() && at->second[static_cast<size_t>(of.cluster_of[static_cast<size_t>(rank_)])];
+  if (library) joined->make_pairs();
+  std::string who = library ? joined->vendor->name : joined->device && has ? "the device" : "the host";
+  if (by_library_ && library) who += ", as is asked";
+  else if (!has) who += ", as no kernel does it: " + combines_.why(type, op);
+  else if (library) who += ", as other ranks have no kernel";
+  if (reduces)
+    HCCC_LOG(INFO, COLL, rank_, "%s of %s at borders: by %s", hccc::name_of_op(op), hccc::name_of_type(type), who.c_str());
+  return at->second;
 }
 
 // Returns when a stream has done what was put into it before a call.
@@ -217,22 +264,30 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   const Collective &c = of.collective;
   const hccc::Buffers given = hccc::buffers_of(wanted, c.name(), c.input_blocks(rank_), c.output_blocks(rank_), rank_);
   const int64_t largest = bytes(wanted.count, call.size);
-  call.schedule = schedule({static_cast<int64_t>(wanted.count), batches_.next(largest), given.in_place});
-  const double begun = clock_();
   joined->set_timeout(timeout > 0 ? timeout + LATER_S : 0);
   std::optional<hccc::OnDevice> there;
   if (joined->device) there.emplace(*joined->device);
+  std::vector<bool> by_library;
+  if (able_.reduces) try {
+      by_library = reducers(call.type, call.op);
+    } catch (const hccc::Error &error) {
+      lanes_->stop(error.code, error.what());
+      throw;
+    }
+  call.pairs = joined->pairs;
+  call.schedule = schedule({static_cast<int64_t>(wanted.count), batches_.next(largest), given.in_place, by_library});
+  const double begun = clock_();
   const auto length = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
   call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(given.send);
   call.buffers[HCCC_JOB_OUTPUT] = given.receive;
   call.buffers[HCCC_JOB_SCRATCH] = scratch_.provided(length(call.schedule->scratch), joined->device.value_or(hccc::Device()));
   const bool average = wanted.op == hcccAvg && call.schedule->output;
-  if (joined->device && (call.schedule->arrived || average))
-    call.on_device = combines_.of(*joined->device, call.type, call.op, rank_,
-                                  [&] { return joined->border->of.failure().code() != hcccSuccess; });
-  hccc::job::Room &arrived = call.on_device ? arrived_there_ : arrived_;
+  if (joined->device && (call.schedule->arrived || average)) call.on_device = on_device(call.type, call.op);
+  const bool library = !by_library.empty() && by_library[static_cast<size_t>(of.cluster_of[static_cast<size_t>(rank_)])];
+  call.arrives_there = joined->device && (library || call.on_device);
+  hccc::job::Room &arrived = call.arrives_there ? arrived_there_ : arrived_;
   call.buffers[HCCC_JOB_ARRIVED] = arrived.provided(length(call.schedule->arrived),
-                                                    call.on_device ? *joined->device : hccc::Device());
+                                                    call.arrives_there ? *joined->device : hccc::Device());
   follow(static_cast<hcccrtStream_t>(wanted.stream), timeout);
   while (threads_.size() + 1 < call.schedule->lane_begin.size())
     threads_.push_back(Lanes::started(lanes_, threads_.size()));
@@ -282,12 +337,13 @@ std::unique_ptr<hccc_job> made(hcccComm_t comm, const hccc_job_given &given, dou
   const char *const named = given.vendor ? given.vendor : getenv("HCCC_VENDOR");
   brought.vendor = named && *named ? named : OWN;
   if (given.beside) brought.beside = given.beside->joined;
+  brought.by_library = given.by_library;
   // Kernels of hccc's own send nothing of a device's memory to one rank.
   const bool messages = comm->of.device() && !given.functions && brought.vendor == OWN;
   if (job) brought.calls = calls_of(*job);
   if (messages) brought.calls &= ~(1u << HCCC_VENDOR_SEND);
   const auto with = joined(comm, brought, timeout_s);
-  return std::make_unique<hccc_job>(std::move(*job), comm->of.rank(), given.ordered, messages, given.clock, with);
+  return std::make_unique<hccc_job>(std::move(*job), comm->of.rank(), given, messages, with);
 }
 
 }  // namespace
@@ -360,8 +416,10 @@ HCCC_API hcccResult_t hccc_job_schedule_make(hccc_job_schedule **made, const hcc
     const hccc::job::SavedJob job({of->table, of->bytes});
     if (of->rank < 0 || of->rank >= job.collective.n_ranks() || of->count < 0 || of->batches < 1)
       throw hccc::Error(hcccInvalidArgument, "no call of the job's is of this shape");
+    std::vector<bool> by_library;
+    if (of->by_library) by_library.assign(of->by_library, of->by_library + job.clusters.size());
     const auto schedule = hccc::job::schedule_of(
-        job, of->rank, {of->count, of->batches, of->in_place != 0, of->ordered != 0, of->messages != 0});
+        job, of->rank, {of->count, of->batches, of->in_place != 0, of->ordered != 0, of->messages != 0, by_library});
     *made = new hccc::job::OwnSchedule(*schedule);
   });
 }

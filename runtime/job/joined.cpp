@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hccc::job {
@@ -20,6 +21,7 @@ struct Told {
   bool can[hcccNumTypes * hcccNumOps];
   bool on_device;
   bool beside;  // whether it shares another job's communicators
+  bool by_library;
 };
 
 template <size_t n>
@@ -95,6 +97,8 @@ void must(hcccResult_t result) {
 }
 
 Joined::~Joined() {
+  for (hccc_vendor_comm *const pair : pairs)
+    if (pair) vendor->destroy(pair);
   if (comm) vendor->destroy(comm);
   if (border) hcccCommDestroy(border);
 }
@@ -102,9 +106,21 @@ Joined::~Joined() {
 void Joined::set_timeout(double seconds) {
   if (seconds == timeout) return;
   must(hcccCommSetTimeout(border, seconds));
-  if (comm && vendor->set_timeout(comm, seconds) != hcccSuccess)
-    throw Error(hcccInvalidArgument, vendor->last_error());
+  for (hccc_vendor_comm *const one : {comm, pairs[0], pairs[1]})
+    if (one && vendor->set_timeout(one, seconds) != hcccSuccess) throw Error(hcccInvalidArgument, vendor->last_error());
   timeout = seconds;
+}
+
+void Joined::make_pairs() {
+  if (std::exchange(paired, true)) return;
+  int n = 0, member = 0;
+  vendor->count(comm, &n), vendor->user_rank(comm, &member);
+  const auto split = [&](int color, hccc_vendor_comm *&made) {
+    if (const hcccResult_t result = vendor->split(comm, color, member, &made))
+      throw Error(result, std::string(vendor->name) + ", a communicator of two ranks: " + vendor->last_error());
+  };
+  split((member | 1) < n ? member / 2 : HCCC_SPLIT_NOCOLOR, pairs[0]);
+  if (n % 2) split(member >= n - 2 ? 0 : HCCC_SPLIT_NOCOLOR, pairs[1]);
 }
 
 void Able::check(hcccDataType_t type, hcccRedOp_t op, bool known) const {
@@ -161,7 +177,7 @@ std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const Brought &
   const TimeLeft left(timeout_s);
   Told own{};
   if (brought.job) memcpy(own.digest, brought.job->digest.data(), sizeof own.digest);
-  own.beside = brought.beside != nullptr;
+  own.beside = brought.beside != nullptr, own.by_library = brought.by_library;
   put(own.vendor, brought.vendor);
   std::shared_ptr<Joined> made = brought.beside;
   if (made) agree(comm, brought, own, left);
@@ -170,9 +186,11 @@ std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const Brought &
   Able able;
   able.reduces = brought.calls & reducing;
   set_can(own, brought, brought.members(comm->of.rank()).size() > 1, *made->vendor);
-  able.can.set();
-  for (const Told &one : told_by_all(comm, own, left))
+  able.can.set(), able.agrees = made->in_pieces;
+  for (const Told &one : told_by_all(comm, own, left)) {
+    able.agrees |= one.by_library;
     for (size_t i = 0; i < able.can.size(); ++i) able.can[i] = able.can[i] && one.can[i];
+  }
   return {made, able};
 }
 

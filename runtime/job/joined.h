@@ -1,6 +1,7 @@
 // joined.h: what the ranks of a job have with each other: communicators, and reductions that all can.
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <memory>
 #include <optional>
@@ -39,11 +40,16 @@ struct Joined {
   Joined(const Joined &) = delete;
   Joined &operator=(const Joined &) = delete;
   ~Joined();
-  void forget() { border = nullptr, comm = nullptr; }
+  void forget() { border = nullptr, comm = nullptr, pairs = {}; }
   void set_timeout(double seconds);
+  // Makes the communicators of two ranks each, at all ranks of the vendor cluster, which has several: of a rank and
+  // the one beside it, then of the last two where their number is odd. The second time nothing. Throws Error.
+  void make_pairs();
 
   hcccComm_t border = nullptr;       // of all ranks, for copies over borders
   hccc_vendor_comm *comm = nullptr;  // of the vendor cluster; null: it has one rank
+  std::array<hccc_vendor_comm *, 2> pairs = {};  // of two ranks of it (make_pairs); null: none, or this rank has no such
+  bool paired = false;
   const hccc_vendor *vendor = nullptr;
   double timeout = -1;  // that was set last; -1: none was
   std::optional<Device> device;  // of this rank's memory; none: the host
@@ -57,6 +63,7 @@ struct Able {
 
   Can can;
   bool reduces = false;
+  bool agrees = false;  // on who reduces at borders: some rank's memory is a device's, or some ask for their libraries
 };
 
 // What a rank brings: the job, null where it has none, and why; its library as of hccc_job_given; bits of
@@ -68,6 +75,7 @@ struct Brought {
   std::string vendor;
   const char *library = nullptr;
   uint32_t calls = 0;
+  bool by_library = false;  // whether this rank's library is to reduce at its border
   std::shared_ptr<Joined> beside;
 
   // Returns the ranks of the vendor cluster of a rank.

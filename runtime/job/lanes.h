@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -40,6 +41,8 @@ struct Call {
   size_t size = 0;
   Combine combine = nullptr;
   const DeviceCombine *on_device = nullptr;  // null: the host reduces
+  bool arrives_there = false;                // on the device, what is reduced
+  std::array<hccc_vendor_comm *, 2> pairs = {};
 };
 
 class Lanes {
@@ -93,22 +96,24 @@ class Lanes {
     else code_ = code, text_ = text_of("rank %d, ", rank_) + here + ": " + why;
     failed_ = true;
     const std::string text = text_;
+    const auto pairs = call_.pairs;
     changed_.notify_all();
     lock.unlock();
     if (!told) border_->of.abort(code, text);
-    if (comm_) vendor_->abort(comm_);
+    abort_library(pairs);
   }
 
   // Ends it at every rank, whether or not a call runs.
   void stop(hcccResult_t code, const std::string &text) {
+    std::array<hccc_vendor_comm *, 2> pairs;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (failed_) return;
-      code_ = code, text_ = text, failed_ = true;
+      code_ = code, text_ = text, failed_ = true, pairs = call_.pairs;
       changed_.notify_all();
     }
     border_->of.abort(code, text);
-    if (comm_) vendor_->abort(comm_);
+    abort_library(pairs);
   }
 
   hcccResult_t code() const { return code_; }
@@ -118,6 +123,11 @@ class Lanes {
   unsigned long long sent() const { return sent_.load(std::memory_order_relaxed); }
 
  private:
+  void abort_library(const std::array<hccc_vendor_comm *, 2> &pairs) const {
+    for (hccc_vendor_comm *const one : {comm_, pairs[0], pairs[1]})
+      if (one) vendor_->abort(one);
+  }
+
   void work(size_t lane, uint64_t seen) {
     std::optional<OnDevice> there;
     std::unique_ptr<Pieces> pieces;
@@ -184,6 +194,7 @@ class Lanes {
       for (const hccc_job_task *one = at; one != end; ++one) perform(*one, made);
       if (end - at > 1) of_vendor(vendor_->group_end());
       if (device_ && at->kind < HCCC_JOB_HOP_SEND) of_vendor(vendor_->wait(comm_, made().stream()));
+      if (device_ && at->kind == HCCC_JOB_REDUCE_PAIR) of_vendor(vendor_->wait(pair(*at), made().stream()));
       return !failed_;
     } catch (const Error &error) {
       await_reason(error.code);
@@ -235,9 +246,14 @@ class Lanes {
       case HCCC_JOB_ALL_GATHER: return vendor_->all_gather(from, to, n, call_.type, comm_, stream);
       case HCCC_JOB_SEND: return vendor_->send(from, n, call_.type, t.peer, comm_, stream);
       case HCCC_JOB_RECEIVE: return vendor_->recv(to, n, call_.type, t.peer, comm_, stream);
+      case HCCC_JOB_REDUCE_PAIR:
+        return vendor_->reduce(from, to, n, call_.type, call_.op, t.peer > t.within, pair(t), stream);
       default: return hcccInternalError;
     }
   }
+
+  // Returns the communicator of the two ranks that a task names.
+  hccc_vendor_comm *pair(const hccc_job_task &t) const { return call_.pairs[t.peer / 2 == t.within / 2 ? 0 : 1]; }
 
   Pieces::GoOn go_on() const {
     return [this] { return !failed_; };
@@ -253,7 +269,7 @@ class Lanes {
 
   void receive(const hccc_job_task &t, char *to, size_t bytes, const Made &made) {
     const auto one = [&](char *at, size_t n) { must(hcccRecv(at, n, hcccUint8, t.peer, border_, nullptr)); };
-    if (device_ && (t.to != HCCC_JOB_ARRIVED || call_.on_device))
+    if (device_ && (t.to != HCCC_JOB_ARRIVED || call_.arrives_there))
       return made().each(to, nullptr, bytes, [&](char *host, size_t, size_t n) { one(host, n); }, go_on());
     in_pieces(bytes, [&](size_t first, size_t n) { one(to + first, n); });
   }
@@ -281,8 +297,9 @@ class Lanes {
   // Fails a call that is late, or that another rank has failed.
   void look(Clock::time_point begun, double timeout) {
     if (border_->of.failure().code() != hcccSuccess) return fail(hcccRemoteError, "", nullptr);
-    hcccResult_t error = hcccSuccess;
-    if (comm_ && vendor_->async_error(comm_, &error) == hcccSuccess && error != hcccSuccess) {
+    for (hccc_vendor_comm *const one : {comm_, call_.pairs[0], call_.pairs[1]}) {
+      hcccResult_t error = hcccSuccess;
+      if (!one || vendor_->async_error(one, &error) != hcccSuccess || error == hcccSuccess) continue;
       await_reason(error);
       return fail(error, std::string(vendor_->name) + ": " + hcccGetErrorString(error), nullptr);
     }

@@ -35,6 +35,7 @@ class _Given(ctypes.Structure):
         ("failed", ctypes.c_char_p),
         ("beside", ctypes.c_void_p),
         ("ordered", ctypes.c_int),
+        ("by_library", ctypes.c_int),
         ("clock", _CLOCK),
     )
 
@@ -46,7 +47,8 @@ class LoadedJob:
     the address of an hccc_vendor instead of both; lanes: False for all tasks one after another;
     micro_batches: none for those that are found by the first calls of each size; beside: a job over
     the same vendor clusters with the same library, whose communicators it shares: no two calls of
-    theirs are made at once; clock: seconds, by which calls are timed, else the machine's.
+    theirs are made at once; clock: seconds, by which calls are timed, else the machine's;
+    by_library: whether this rank's library reduces what comes over a border also where hccc can.
 
     All ranks make it. Raises CommunicatorError at every rank where one cannot, UserError E208 for a
     job that is not sound.
@@ -64,6 +66,7 @@ class LoadedJob:
         lanes: bool = True,
         beside: LoadedJob | None = None,
         clock: Callable[[], float] | None = None,
+        by_library: bool = False,
     ) -> None:
         if problems := check(job):
             raise fail("E208", f"{job.name}: {problems[0]}")
@@ -86,6 +89,7 @@ class LoadedJob:
             failed.encode(),
             beside and beside._handle,
             not lanes,
+            by_library,
             self._clock,
         )
         handle = ctypes.c_void_p()

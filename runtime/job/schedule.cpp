@@ -151,8 +151,8 @@ class RankTasks {
   struct Uses {
     std::vector<Span> reads, writes;
     Place with = {};
-    int peer = 0;
-    bool within = false;
+    int peer = 0, within = 0;
+    Done after = NONE;
   };
 
   void reduce(const Span &whole, int root) {
@@ -236,9 +236,12 @@ class RankTasks {
   }
 
   void hop(const Span &whole, const Step &step) {
+    const bool by_library = step.op == Op::REDUCE_OVER && !call_.by_library.empty() &&
+                            call_.by_library[static_cast<size_t>(step.dst)];
     for (const auto &[source, target, first, end] : crossing(step)) {
-      if (rank_ != source && rank_ != target) continue;
       const Span span = {whole.part, whole.batch, first, end};
+      if (by_library) reduce_by_pair(source, target, job_.clusters[static_cast<size_t>(step.dst)].ranks, span);
+      if (by_library || (rank_ != source && rank_ != target)) continue;
       if (rank_ == source || step.op == Op::COPY_OVER) {
         message(source, target, span, false);
         continue;
@@ -249,6 +252,24 @@ class RankTasks {
       arrived_ += n;
       add(in, HCCC_JOB_HOP_RECEIVE, {}, came, n, {{}, {}, {}, source});
       add(in, HCCC_JOB_ADD, there, work(span), n, {{span}, {span}, came});
+    }
+  }
+
+  // Has a piece come to a rank beside the border rank it is for, and the library of their vendor cluster reduce both's.
+  void reduce_by_pair(int source, int target, const std::vector<int> &members, const Span &span) {
+    const int at = static_cast<int>(std::find(members.begin(), members.end(), target) - members.begin());
+    const int beside = member_beside(at, static_cast<int>(members.size()));
+    const int helper = members[static_cast<size_t>(beside)];
+    if (rank_ == source) return message(source, helper, span, false);
+    if (rank_ == target) {
+      const Place there = read(span), to = work(span);
+      add(0, HCCC_JOB_REDUCE_PAIR, there, to, length(span), {{span}, {span}, {}, at, beside});
+    } else if (rank_ == helper) {
+      const Place came = {HCCC_JOB_ARRIVED, arrived_};
+      const int64_t n = length(span);
+      arrived_ += n;
+      const Done done = add(lane(source, false), HCCC_JOB_HOP_RECEIVE, {}, came, n, {{}, {}, {}, source});
+      add(0, HCCC_JOB_REDUCE_PAIR, came, {}, n, {{}, {}, {}, at, beside, done});
     }
   }
 
@@ -393,6 +414,7 @@ class RankTasks {
         for (int k = span.first; k < span.end; ++k) body(known(span, k));
     };
     const auto after_writer = [&](Piece &piece) { wait_for(piece.writer == NONE ? first_ : piece.writer); };
+    wait_for(uses.after);
     each(uses.reads, after_writer);
     each(uses.writes, after_writer);
     each(uses.writes, [&](Piece &piece) {

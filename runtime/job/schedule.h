@@ -6,7 +6,8 @@
 // other lanes are waited for where they wrote what a task reads, or use what it writes.
 //
 // Sizes and places are in elements. Where a vendor cluster's ranks have equal pieces, its library's ReduceScatter and
-// AllGather take the place of a Reduce and a Broadcast for each.
+// AllGather take the place of a Reduce and a Broadcast for each. Where its library also reduces what comes over a border,
+// this comes to a rank beside the border rank, and a Reduce of the two brings the sum to the border rank.
 #pragma once
 
 #include <memory>
@@ -33,7 +34,12 @@ struct CallShape {
   int64_t count = 0;  // elements of a block
   int batches = 1;
   bool in_place = false, ordered = false, messages = false;
+  std::vector<bool> by_library;  // of each vendor cluster: whether its library reduces what comes over a border; empty: none
 };
+
+// Returns the rank that has what comes for another, where the library of their vendor cluster of n ranks reduces it, by
+// their numbers there. Of an odd number the last two also are a pair.
+inline int member_beside(int member, int n) { return (member ^ 1) < n ? member ^ 1 : member - 1; }
 
 // O(tasks of all ranks · log).
 std::shared_ptr<const Schedule> schedule_of(const SavedJob &job, int rank, const CallShape &call);

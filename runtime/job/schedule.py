@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -37,6 +38,7 @@ class Kind(IntEnum):
     HOP_RECEIVE = 7
     ADD = 8
     COPY = 9
+    REDUCE_PAIR = 10
 
 
 class JobBuffer(IntEnum):
@@ -77,6 +79,7 @@ class _Shape(ctypes.Structure):
             (name, ctypes.c_int32)
             for name in ("rank", "batches", "in_place", "ordered", "messages")
         ),
+        ("by_library", ctypes.c_char_p),
     )
 
 
@@ -103,12 +106,15 @@ def schedule(
     in_place: bool,
     lanes: bool = True,
     messages: bool = False,
+    by_library: Sequence[bool] = (),
 ) -> JobSchedule:
     """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block; lanes: False
     for all tasks in one, an ordered list; messages: whether what a rank of the vendor cluster sends
-    to another goes as over a border, as its library has no sends. Raises CommunicatorError."""
-    table = dumps(job).encode()
-    shape = _Shape(table, len(table), count, rank, batches, in_place, not lanes, messages)
+    to another goes as over a border, as its library has no sends; by_library: of each vendor
+    cluster, whether its library reduces what comes over a border. Raises CommunicatorError."""
+    table, reducers = dumps(job).encode(), bytes(by_library) or None
+    numbers = (count, rank, batches, in_place, not lanes, messages)
+    shape = _Shape(table, len(table), *numbers, reducers)
     made = ctypes.POINTER(_Schedule)()
     check(library().call("_job_schedule_make", ctypes.byref(made), ctypes.byref(shape)))
     try:

@@ -7,7 +7,7 @@ the lanes in C++.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,12 +72,13 @@ class World:
         in_place: bool,
         inputs: list[Memory],
         lanes: bool = True,
+        by_library: Sequence[bool] = (),
     ) -> None:
         c = self.collective = job.collective
         self.job, self.sent = job, 0
         self.ranks: list[RankLanes] = []
         for r in range(c.n_ranks):
-            plan = schedule(job, r, count, batches, in_place, lanes)
+            plan = schedule(job, r, count, batches, in_place, lanes, by_library=by_library)
             into: Memory = [None] * (c.output_blocks(r) * count)
             given: Memory = list(inputs[r])
             if in_place and c.output_blocks(r) and c.input_blocks(r):
@@ -123,6 +124,8 @@ class World:
                 return False  # its sender does it
             case Kind.SEND | Kind.RECEIVE:
                 return self._pass(heads, r)
+            case Kind.REDUCE_PAIR:
+                return self._reduce_pair(heads, task)
             case kind:
                 return self._collective(heads, r, task, kind)
         rank.done[lane] += 1
@@ -139,6 +142,25 @@ class World:
                 self.sent += int(task["count"])
                 return True
         return False
+
+    def _reduce_pair(self, heads: list[Any], task: Any) -> bool:
+        """Adds what a rank has got over the border to what the border rank has."""
+        r = next(r for r, _, group in heads if group[0] is task)
+        members = self.job.clusters.members(int(self.job.clusters.of_ranks()[r]))
+        both = [members[int(task[name])] for name in ("peer", "within")]
+        assert r in both
+        tasks = {other: group[0] for other, lane, group in heads if lane == 0 and other in both}
+        if len(tasks) < 2:
+            return False
+        target, helper = (tasks[one] for one in both)
+        for name in ("kind", "step", "count", "peer", "within"):
+            if target[name] != helper[name]:
+                return False  # one is at something else yet
+        pair = zip(self.ranks[both[0]].read(target), self.ranks[both[1]].read(helper), strict=True)
+        self.ranks[both[0]].write(target, [self._combine(a, b) for a, b in pair])
+        for one in both:
+            self.ranks[one].done[0] += 1
+        return True
 
     def _pass(self, heads: list[Any], r: int) -> bool:
         """Does the groups of a vendor cluster's ranks whose sends and receives are all there."""

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -177,9 +178,11 @@ def test_a_device_beside_a_host(runtime: Path, stand_in: str) -> None:
     assert list(found.outcomes(300).values()) == [[]] * 4
 
 
-def by_kernels(c: Communicator, file: str, runtime: Path, ops: Sequence[str]) -> list[int]:
+def by_kernels(
+    c: Communicator, v: VendorClusters, file: str, runtime: Path, ops: Sequence[str]
+) -> list[int]:
     """Makes calls of an AllReduce; returns how many kernels of hccc's ran in each, at this rank."""
-    device, reduces = Device(), hetccl(PAIRS, OpType.ALLREDUCE)
+    device, reduces = Device(), hetccl(v, OpType.ALLREDUCE)
     c.load(reduces, micro_batches=[(0, 1)], vendor="nccl", file=file)
     count, ran = ctypes.CDLL(str(runtime)).workingCombines, []
     for op in ops:
@@ -192,11 +195,32 @@ def by_kernels(c: Communicator, file: str, runtime: Path, ops: Sequence[str]) ->
     return ran
 
 
-@pytest.mark.parametrize("compiles", [True, False])
+@pytest.mark.parametrize(
+    ("v", "compiles", "by"),
+    [
+        (PAIRS, True, {"the device": 4}),
+        (PAIRS, False, {"NCCL 2.28.3, as no kernel does it: no library is loaded": 4}),
+        (
+            UNLIKE,
+            False,
+            {
+                "NCCL 2.28.3, as no kernel does it: no library is loaded": 2,
+                "the host, as no kernel does it: no library is loaded": 1,
+            },
+        ),
+    ],
+    ids=["kernels", "pairs", "unlike"],
+)
 def test_reductions_at_a_border(
-    runtime: Path, stand_in: str, tmp_path: Path, compiles: bool
+    runtime: Path,
+    stand_in: str,
+    tmp_path: Path,
+    v: VendorClusters,
+    compiles: bool,
+    by: dict[str, int],
 ) -> None:
-    """Kernels make them where there is a compiler; else the host, and the log says why."""
+    """Kernels make them where there is a compiler; else the vendor's library, of two ranks; else the
+    host. The log says who, and why."""
     compiler, log = tmp_path / "nvcc", tmp_path / "log"
     if compiles:
         cuda.compiler(compiler, runtime)
@@ -204,16 +228,13 @@ def test_reductions_at_a_border(
     of_log = {"HCCC_DEBUG": "INFO", "HCCC_DEBUG_FILE": f"{log}.%p"}
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}  # or what was made before would serve
     variables = cuda.environment(runtime, "vmm descriptor apart") | of_gpu | of_log | cache
-    words = (stand_in, runtime, ("sum", "avg", "max"))
+    words = (v, stand_in, runtime, ("sum", "avg", "max"))
     found = start(4, by_kernels, *words, environment=variables).outcomes(300)
     # Each rank gets one piece to reduce; an average is also divided.
     assert list(found.values()) == [[1, 2, 1] if compiles else [0, 0, 0]] * 4
     said = "".join(one.read_text() for one in tmp_path.glob("log.*"))
-    where = (
-        "on the device" if compiles else "by the host, as no kernel does it: no library is loaded"
-    )
-    assert said.count(f"sum of int32 at borders: {where}") == 4
-    assert said.count(f"max of int32 at borders: {where}") == 4
+    for op, (who, n) in product(("sum", "max"), by.items()):
+        assert said.count(f"{op} of int32 at borders: by {who}") == n, said
 
 
 def ran(tmp_path: Path, vendors: str, **variables: str) -> tuple[int, str, str]:

@@ -49,10 +49,12 @@ def table(file: Path, how: int, after: int) -> int:
     return int(made(own, how, after))
 
 
-def sums(c: Communicator, file: Path, victim: int, how: int) -> Lost:
+def sums(c: Communicator, file: Path, victim: int, how: int, by_library: bool = False) -> Lost:
     """Makes calls, in which the library of one rank goes wrong, or the rank dies."""
-    at = table(file, how if c.rank == victim else 0, 2 * BEFORE + 1)  # two reductions a call
-    job = LoadedJob(c.handle, c.rank, hetccl(V, OpType.ALLREDUCE), None, None, [(0, 1)], at)
+    each = 3 if by_library else 2  # reductions of a call
+    at = table(file, how if c.rank == victim else 0, each * BEFORE + each - 1)
+    words = (c.handle, c.rank, hetccl(V, OpType.ALLREDUCE), None, None, [(0, 1)], at)
+    job = LoadedJob(*words, by_library=by_library)
     x = c.empty(COUNT)
     x[:] = 1
     started = time.monotonic()
@@ -103,6 +105,20 @@ def test_every_rank_is_told(
         assert isinstance(lost, Lost) and lost.result is result, lost
         assert text in lost.text and "step " in lost.text, lost.text
         assert lost.seconds < DEADLINE + 2, lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [FAILS, HANGS], ids=["fails", "hangs"])
+def test_a_library_that_reduces_at_a_border(stand_in: Path, how: int) -> None:
+    """What it does wrong there is told as of any other step."""
+    found = start(4, sums, stand_in, 1, how, True, environment=STANDARD).outcomes()
+    for lost in found.values():
+        assert isinstance(lost, Lost) and lost.seconds < DEADLINE + 2, lost
+        assert lost.result is (Result.SYSTEM_ERROR if how == FAILS else Result.TIMEOUT), lost
+        assert how != FAILS or "step 2, c2cRed(1, 0, part(0)): stand-in: the device" in lost.text, (
+            lost
+        )
+        assert "c2cRed(" in lost.text, lost
 
 
 def aborts(c: Communicator) -> list[str]:

@@ -45,13 +45,14 @@ def wrong_calls(
         reduction = op if job.collective.reduces else "sum"
         for in_place in (False, True):
             pattern = Pattern(job.collective, dtype, reduction, count, seed)
-            made = _call(c, job, pattern, in_place)
+            made = call_of(c, job, pattern, in_place)
             if made:
                 wrong.append(f"{job.name} of {count} {dtype}, {op}, in place {in_place}: {made}")
     return wrong
 
 
-def _call(c: Communicator, job: Job, p: Pattern, in_place: bool) -> int:
+def call_of(c: Communicator, job: Job, p: Pattern, in_place: bool) -> int:
+    """Makes a call of a job; returns how many values are wrong at this rank."""
     memory = perf.allocate(p, c.rank, in_place, lambda n: allocate(n, "uint8"))
     perf.fill(p, c.rank, memory)
     base, size = memory.slab.ctypes.data, memory.slab.itemsize
@@ -92,7 +93,7 @@ def wrong_types(c: Communicator) -> list[str]:
     wrong = []
     for seed, (dtype, op) in enumerate((dtype, op) for dtype in NAMES for op in JOB_OPS):
         if reduces(dtype, op):
-            made = _call(c, job, Pattern(job.collective, dtype, op, 321, seed), False)
+            made = call_of(c, job, Pattern(job.collective, dtype, op, 321, seed), False)
             wrong += [f"{op} of {dtype}: {made}"] * bool(made)
         else:
             with pytest.raises(CommunicatorError, match="a job has no"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, VendorClusters
+from hccc.runtime.job.schedule import Kind
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.job.lanes import World
 from tests.passes.jobs import clusters
@@ -56,10 +58,18 @@ def _add(a: Term, b: Term) -> Term:
     return tuple(sorted(a + b))
 
 
-def _check(job: Job, count: int, batches: int, in_place: bool, seed: int, lanes: bool) -> World:
+def _check(
+    job: Job,
+    count: int,
+    batches: int,
+    in_place: bool,
+    seed: int,
+    lanes: bool,
+    by_library: Sequence[bool] = (),
+) -> World:
     c = job.collective
     inputs = _inputs(c, count)
-    world = World(job, count, batches, in_place, inputs, lanes)
+    world = World(job, count, batches, in_place, inputs, lanes, by_library)
     world.run(random.Random(seed), _add)
     for rank, its in enumerate(world.ranks):
         got: list[Any] = its.buffers[1][:]
@@ -91,3 +101,33 @@ def test_every_collective(
     root = data.draw(st.integers(0, v.n_ranks - 1)) if Collective(op, 2, 4).rooted else 0
     seed = data.draw(st.integers(0, 1 << 30))
     _check(hetccl(v, op, root), count, batches, in_place, seed, lanes)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    v=clusters(),
+    op=st.sampled_from([OpType.ALLREDUCE, OpType.REDUCE, OpType.REDUCESCATTER]),
+    count=st.integers(0, 23),
+    batches=st.sampled_from([1, 3]),
+    in_place=st.booleans(),
+    lanes=st.booleans(),
+    data=st.data(),
+)
+def test_libraries_that_reduce_at_borders(
+    v: VendorClusters,
+    op: OpType,
+    count: int,
+    batches: int,
+    in_place: bool,
+    lanes: bool,
+    data: st.DataObject,
+) -> None:
+    """What crosses borders is as much as without; those of several ranks add nothing by themselves."""
+    root = data.draw(st.integers(0, v.n_ranks - 1)) if op is OpType.REDUCE else 0
+    seed = data.draw(st.integers(0, 1 << 30))
+    ask = [len(v.members(k)) > 1 and data.draw(st.booleans()) for k in range(len(v.vendors))]
+    job = hetccl(v, op, root)
+    world = _check(job, count, batches, in_place, seed, lanes, ask)
+    assert world.sent == _check(job, count, batches, in_place, seed, lanes).sent
+    for rank, cluster in zip(world.ranks, v.of_ranks().tolist(), strict=True):
+        assert not ask[cluster] or Kind.ADD not in rank.plan.tasks["kind"]

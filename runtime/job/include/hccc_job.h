@@ -8,8 +8,9 @@
  * A schedule has all tasks of a call.
  *
  * Memory. A rank's buffers are in memory of its communicator's kind: the host's, or a device's. Borders
- * carry memory of the host, through which a device's goes in pieces; reductions at a border are the device's where hccc
- * has a kernel for it, else the host's.
+ * carry memory of the host, through which a device's goes in pieces. What comes there to be reduced hccc reduces, by a kernel
+ * where memory is a device's; where it has none, the vendor's library, as a Reduce of two ranks of the vendor cluster; where that
+ * cannot, the host.
  */
 #ifndef HCCC_JOB_H
 #define HCCC_JOB_H
@@ -34,7 +35,8 @@ typedef enum {
   HCCC_JOB_HOP_SEND = 6, /* over the border, or a message within the vendor cluster */
   HCCC_JOB_HOP_RECEIVE = 7,
   HCCC_JOB_ADD = 8, /* reduces two places to a third */
-  HCCC_JOB_COPY = 9
+  HCCC_JOB_COPY = 9,
+  HCCC_JOB_REDUCE_PAIR = 10 /* of the vendor's library, of peer and the rank `within`, to peer */
 } hccc_job_kind;
 
 /* ARRIVED: what comes over a border to be reduced, in memory of the host where the host reduces; all else is the rank's
@@ -43,8 +45,8 @@ enum { HCCC_JOB_INPUT = 0, HCCC_JOB_OUTPUT = 1, HCCC_JOB_SCRATCH = 2, HCCC_JOB_A
 
 /* A place is a buffer and an element of it. count: elements, of a block in REDUCE_SCATTER and ALL_GATHER.
  * peer: a rank of the vendor's communicator, of a hop the communicator's. within: whether
- * a hop stays within the vendor cluster. group: sends and receives of
- * the library that follow each other with one number go on together. */
+ * a hop stays within the vendor cluster; of a REDUCE_PAIR the other rank of the vendor's communicator, to which what came
+ * over the border is. group: sends and receives of the library that follow each other with one number go on together. */
 typedef struct hccc_job_task {
   int32_t kind, step, peer, group;
   int32_t from, with, to, within;
@@ -68,12 +70,14 @@ typedef struct hccc_job_schedule {
 
 /* What a schedule is of: a job's table (`hccc compile JOB -o FILE`), a rank, and a call. count: elements of a
  * block; ordered: whether all tasks are in one lane, one after another; messages: whether what ranks of
- * a vendor cluster send to each other goes as over a border, as their library has no sends. */
+ * a vendor cluster send to each other goes as over a border, as their library has no sends; by_library: of each vendor
+ * cluster, whether its library reduces what comes over a border; null: none. */
 typedef struct hccc_job_shape {
   const char *table;
   size_t bytes;
   int64_t count;
   int32_t rank, batches, in_place, ordered, messages;
+  const unsigned char *by_library;
 } hccc_job_shape;
 
 /* Makes the schedule of a call, as calls do, and frees one. hcccGetLastError(NULL) has the text of an error. */
@@ -86,7 +90,8 @@ typedef struct hccc_job hccc_job;
  * library: as of hccc_vendor_load, of this rank's library; null: HCCC_VENDOR, else "own"; functions: of that
  * library, instead of both. failed: why this rank cannot; "" or null: it can. beside: a job over the same vendor
  * clusters, whose communicators it shares, so that no two calls of the two are made at once; null: it gets its
- * own. ordered: whether all tasks are in one lane. clock: seconds, by which calls are timed; null: the machine's. */
+ * own. ordered: whether all tasks are in one lane. by_library: whether the library of this rank's vendor cluster, if that
+ * has several ranks, reduces at its border also where hccc can. clock: seconds, by which calls are timed; null: the machine's. */
 typedef struct hccc_job_given {
   const char *table;
   size_t bytes;
@@ -94,7 +99,7 @@ typedef struct hccc_job_given {
   const hccc_vendor *functions;
   const char *failed;
   const hccc_job *beside;
-  int ordered;
+  int ordered, by_library;
   double (*clock)(void);
 } hccc_job_given;
 
