@@ -22,7 +22,7 @@ from hccc.cli.options import (
     size_options,
 )
 from hccc.cli.progress import progress, say
-from hccc.cli.types import AlgorithmFile, one_of
+from hccc.cli.types import AlgorithmFile, File, one_of
 from hccc.driver.options import selectable
 from hccc.ir.op_type import NAMES as COLLECTIVES
 
@@ -36,6 +36,7 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
         "hccc sim ring.rccl --cluster dgx-h100 -b 1K -e 1G",
         "hccc sim ring.rccl --cluster my.cluster --vs",
         "hccc sim ring.rccl --cluster my.cluster --skew zipf",
+        "hccc sim kernels/ --cluster my.cluster -o kernels/times.table",
     ],
 )
 @click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
@@ -71,6 +72,14 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
     is_flag=True,
     help="For --baseline nccl: with registered buffers, for which NCCL has symmetric kernels.",
 )
+@click.option(
+    "-o",
+    "--output",
+    type=File(),
+    metavar="FILE",
+    help="Write the times of ALGO and of NCCL or RCCL as a table, by which programs of NCCL choose "
+    "between the two (docs/nccl.md).",
+)
 @call_options
 @compile_options
 def sim(
@@ -79,6 +88,7 @@ def sim(
     maxbytes: int,
     stepfactor: float,
     vs: str | None,
+    output: Path | None,
     as_json: bool,
     time_phases: bool,
     **options: Any,
@@ -91,6 +101,7 @@ def sim(
     is compared with published measurements.
     """
     if options["baseline"]:
+        refuse(given("output"), "--baseline has no ALGO", "leave out --baseline")
         _baseline(algorithm, minbytes, maxbytes, stepfactor, as_json, options)
         return
     refuse(
@@ -106,7 +117,7 @@ def sim(
         from hccc.driver.inputs import opened
 
         what = opened(algorithm)
-        found = jobs.job_in(what, how, given("vs", "time_phases", *CALL))
+        found = jobs.job_in(what, how, given("vs", "output", "time_phases", *CALL))
         if found is not None:
             from hccc.predict.jobs import simulate_job
             from hccc.predict.simulation import Sizes
@@ -115,11 +126,16 @@ def sim(
             of_job = simulate_job(*jobs.located(found), sizes)
             say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
+        if output is not None:
+            from hccc.base.files.writing import check_place, write_whole
+
+            check_place(output, algorithm, how.cluster)
         compiled, topology = load_simulated(what, how)
         if compiled.plan.max_bytes and not given("maxbytes"):
             maxbytes = min(maxbytes, compiled.plan.max_bytes)
         from hccc.api import functions as api
-        from hccc.predict.simulation import Sizes
+        from hccc.predict import times
+        from hccc.predict.simulation import Sizes, cluster_of
 
         simulation = api.simulate(
             compiled,
@@ -129,6 +145,9 @@ def sim(
             vs=vs or False,
             options=how.options,
         )
+        if output is not None:
+            table = times.dumps(simulation, cluster_of(compiled, topology))
+            write_whole(output, lambda file: file.write(table))
     if as_json:
         report.as_json(simulation.facts())
     else:

@@ -1,5 +1,7 @@
 // collectives.cpp: collectives, sends and receives: by libhccc, or by the vendor's library where
-// hccc has no kernels for a call.
+// hccc has no kernels for a call, or it is predicted to be faster.
+#include <stdio.h>
+
 #include <algorithm>
 
 #include "../communicator/log.h"
@@ -14,11 +16,12 @@ constexpr const char *OPS[] = {"sum", "prod", "max", "min", "avg"};
 static_assert(sizeof TYPES / sizeof *TYPES == ncclNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == ncclNumOps, "all reductions have names");
 
-// A call. op, root: -1 for none.
+// A call. op, root: -1 for none; count: elements of a block, 0 for what has no times.
 struct Call {
   const char *collective;
   ncclDataType_t type;
   int op = -1, root = -1;
+  size_t count = 0;
 
   std::string text() const {
     std::string made = std::string(collective) + " of " + TYPES[type];
@@ -50,6 +53,15 @@ void check_call(const Call &call, ncclComm_t comm) {
   if (is_own(call.op)) multiplied(comm, call.op);
 }
 
+// Returns the bytes of a rank's largest buffer.
+size_t bytes_of(const Call &call, ncclComm_t comm) {
+  static constexpr size_t WIDTHS[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  static_assert(sizeof WIDTHS / sizeof *WIDTHS == ncclNumTypes, "all types have widths");
+  const std::string what = call.collective;
+  const bool one = what == "Allreduce" || what == "Broadcast" || what == "Reduce";
+  return call.count * WIDTHS[call.type] * (one ? 1 : static_cast<size_t>(comm->n_ranks));
+}
+
 // Returns why a call is the vendor's; empty: it is hccc's. On a GPU no standard library is made for what
 // the vendor's has.
 std::string why_vendor(const Call &call, ncclComm_t comm, bool has) {
@@ -57,7 +69,12 @@ std::string why_vendor(const Call &call, ncclComm_t comm, bool has) {
   const auto op = is_own(call.op) ? hcccPreMulSum : static_cast<hcccRedOp_t>(std::max(call.op, 0));
   must(runtime().hcccCommCan(comm->of, call.collective, call.root, type_of(call), op, &can));
   const bool made = can == hcccCanNow || (can != hcccCanNot && (!has || on_cpu(comm)));
-  return made ? "" : "no library of kernels does it";
+  if (!made) return "no library of kernels does it";
+  const Times::Row *const row = has && call.count ? row_of(comm->times, call.collective, call.root, bytes_of(call, comm)) : nullptr;
+  if (!row || row->own <= row->vendors) return "";
+  char text[96];
+  snprintf(text, sizeof text, "it is predicted to take %.1f us there and %.1f by hccc", row->vendors, row->own);
+  return text;
 }
 
 // Makes a call by libhccc, or by the vendor. has: whether the vendor's library has such a function.
@@ -163,55 +180,55 @@ using hccc_nccl::with;
 
 NCCL_FUNCTION(ncclAllReduce, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                               ncclComm_t comm, cudaStream_t stream)) {
-  return collective({"Allreduce", type, op}, {send, receive, count}, comm, stream, &Runtime::hcccAllReduce,
+  return collective({"Allreduce", type, op, -1, count}, {send, receive, count}, comm, stream, &Runtime::hcccAllReduce,
                     &Vendor::ncclAllReduce, op);
 }
 
 NCCL_FUNCTION(ncclReduceScatter, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                   ncclComm_t comm, cudaStream_t stream)) {
-  return collective({"Reducescatter", type, op}, {send, receive, count}, comm, stream, &Runtime::hcccReduceScatter,
+  return collective({"Reducescatter", type, op, -1, count}, {send, receive, count}, comm, stream, &Runtime::hcccReduceScatter,
                     &Vendor::ncclReduceScatter, op);
 }
 
 NCCL_FUNCTION(ncclReduce, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            int root, ncclComm_t comm, cudaStream_t stream)) {
-  return collective({"Reduce", type, op, root}, {send, receive, count}, comm, stream, &Runtime::hcccReduce,
+  return collective({"Reduce", type, op, root, count}, {send, receive, count}, comm, stream, &Runtime::hcccReduce,
                     &Vendor::ncclReduce, op, root);
 }
 
 NCCL_FUNCTION(ncclBroadcast, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
                               ncclComm_t comm, cudaStream_t stream)) {
-  return collective({"Broadcast", type, -1, root}, {send, receive, count}, comm, stream, &Runtime::hcccBroadcast,
+  return collective({"Broadcast", type, -1, root, count}, {send, receive, count}, comm, stream, &Runtime::hcccBroadcast,
                     &Vendor::ncclBroadcast, root);
 }
 
 NCCL_FUNCTION(ncclGather, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream)) {
-  return collective({"Gather", type, -1, root}, {send, receive, count}, comm, stream, &Runtime::hcccGather,
+  return collective({"Gather", type, -1, root, count}, {send, receive, count}, comm, stream, &Runtime::hcccGather,
                     &Vendor::ncclGather, root);
 }
 
 NCCL_FUNCTION(ncclScatter, (const void *send, void *receive, size_t count, ncclDataType_t type, int root,
                             ncclComm_t comm, cudaStream_t stream)) {
-  return collective({"Scatter", type, -1, root}, {send, receive, count}, comm, stream, &Runtime::hcccScatter,
+  return collective({"Scatter", type, -1, root, count}, {send, receive, count}, comm, stream, &Runtime::hcccScatter,
                     &Vendor::ncclScatter, root);
 }
 
 NCCL_FUNCTION(ncclAllGather, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclComm_t comm,
                               cudaStream_t stream)) {
-  return collective({"Allgather", type}, {send, receive, count}, comm, stream, &Runtime::hcccAllGather,
+  return collective({"Allgather", type, -1, -1, count}, {send, receive, count}, comm, stream, &Runtime::hcccAllGather,
                     &Vendor::ncclAllGather);
 }
 
 NCCL_FUNCTION(ncclAlltoAll, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclComm_t comm,
                              cudaStream_t stream)) {
-  return collective({"Alltoall", type}, {send, receive, count}, comm, stream, &Runtime::hcccAllToAll,
+  return collective({"Alltoall", type, -1, -1, count}, {send, receive, count}, comm, stream, &Runtime::hcccAllToAll,
                     &Vendor::ncclAlltoAll);
 }
 
 NCCL_FUNCTION(ncclAllToAll, (const void *send, void *receive, size_t count, ncclDataType_t type, ncclComm_t comm,
                              cudaStream_t stream)) {
-  return collective({"Alltoall", type}, {send, receive, count}, comm, stream, &Runtime::hcccAllToAll,
+  return collective({"Alltoall", type, -1, -1, count}, {send, receive, count}, comm, stream, &Runtime::hcccAllToAll,
                     &Vendor::ncclAllToAll);
 }
 

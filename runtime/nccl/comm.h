@@ -15,6 +15,7 @@
 
 #include "failed.h"
 #include "runtime.h"
+#include "times.h"
 #include "vendor.h"
 
 namespace hccc_nccl {
@@ -69,6 +70,7 @@ struct ncclComm {
   bool colored = true;  // not of a split that leaves this rank out
   int n_ranks = 0, rank = 0;
   int device = 0;               // as its maker names it
+  std::vector<hccc_nccl::Times> times;  // of HCCC_LIBRARIES
   std::vector<hccc_nccl::Multiplied> ops;  // number ncclNumOps + k is ops[k]
   std::set<hccc_nccl::Registered *> registered;
   const std::shared_ptr<hccc_nccl::LastSaid> last = std::make_shared<hccc_nccl::LastSaid>();

@@ -2,6 +2,7 @@
 #include "../communicator/log.cpp"
 #include "runtime.cpp"
 #include "vendor.cpp"
+#include "times.cpp"
 #include "ready.cpp"
 #include "group.cpp"
 #include "collectives.cpp"

@@ -36,7 +36,7 @@ bool ends_with(const std::string &name, const std::string &end) {
   return name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
-// Lists the shared libraries of a folder, and tables of jobs, by their names.
+// Lists the shared libraries of a folder, and tables of jobs and of times, by their names.
 void list(const std::string &folder, std::vector<std::string> &files) {
   DIR *const open = opendir(folder.c_str());
   if (!open) return;
@@ -64,7 +64,7 @@ std::vector<std::string> named_libraries() {
     if (!is_folder(one)) files.push_back(one);
     else list(one, files), list(one + "/build", files);
     if (files.size() == before)
-      throw Failed{ncclInvalidUsage, "$HCCC_LIBRARIES: " + one + " has no shared library or job's table, nor has its build/: `cmake "
+      throw Failed{ncclInvalidUsage, "$HCCC_LIBRARIES: " + one + " has no shared library or table, nor has its build/: `cmake "
                                      "-DBUILD_SHARED_LIBS=ON -S " + one + " -B " + one + "/build && cmake --build " +
                                      one + "/build`"};
   }
@@ -80,9 +80,10 @@ int ranks_of_job(const std::string &file) {
   return of_hccc == "hccc" && job == "job" ? ranks : 0;
 }
 
-// Returns whether a file is for a communicator's platform and number of ranks; what is neither a library of
-// kernels nor a job is left to libhccc, which says what is wrong with it.
+// Returns whether libhccc is to load a file, which is for a communicator's platform and number of ranks; what is neither
+// a library of kernels nor a table is left to libhccc, which says what is wrong with it.
 bool is_for(const std::string &file, ncclComm_t comm) {
+  if (is_times(file)) return false;
   if (const int ranks = ranks_of_job(file)) {
     if (ranks != comm->n_ranks)
       HCCC_LOG(INFO, INIT, comm->rank, "left out, as it is a job of %d ranks: %s", ranks, file.c_str());
@@ -102,9 +103,23 @@ bool is_for(const std::string &file, ncclComm_t comm) {
   return fits;
 }
 
-// What ranks tell each other of a new communicator. standard: whether they make standard libraries.
+// Reads the tables of times for a communicator's number of ranks. Throws Failed.
+void read_all_times(const std::vector<std::string> &files, ncclComm_t comm) {
+  for (const std::string &file : files) {
+    if (!is_times(file)) continue;
+    Times found = read_times(file);
+    const bool fits = found.n_ranks == comm->n_ranks;
+    HCCC_LOG(INFO, INIT, comm->rank, "times of %s by hccc and %s, %d ranks%s: %s", found.collective.c_str(),
+             found.library.c_str(), found.n_ranks, fits ? "" : ", left out", file.c_str());
+    if (fits) comm->times.push_back(std::move(found));
+  }
+}
+
+// What ranks tell each other of a new communicator. standard: whether they make standard libraries; times: of their
+// tables, 0 without any.
 struct Told {
   int has_vendor, standard;
+  uint64_t times;
   ncclUniqueId id;  // of rank 0's vendor
 };
 using All = std::vector<Told>;
@@ -114,6 +129,7 @@ Told own_word(ncclComm_t comm) {
   hcccCan_t can = hcccCanNot;
   must(runtime().hcccCommCan(comm->of, "Allreduce", -1, hcccFloat32, hcccSum, &can));
   word.standard = can != hcccCanNot;
+  for (const Times &one : comm->times) word.times = word.times * 31 + one.hash;
   const Vendor *const of = vendor();
   word.has_vendor = of != nullptr;
   if (of && !comm->rank) vendors(of->ncclGetUniqueId(&word.id));
@@ -125,6 +141,8 @@ void compare(const All &all) {
     if (all[r].has_vendor != all[0].has_vendor)
       throw Failed{ncclInvalidUsage, "HCCC_NCCL_FALLBACK is set at some ranks only: ranks 0 and " +
                                          std::to_string(r) + " differ"};
+    if (all[r].times != all[0].times)
+      throw Failed{ncclInvalidUsage, "HCCC_LIBRARIES has other tables of times at ranks 0 and " + std::to_string(r)};
     if (all[r].has_vendor && all[r].standard != all[0].standard)
       throw Failed{ncclInvalidUsage, "some ranks make standard libraries and others do not (HCCC_STANDARD): ranks 0 "
                                      "and " + std::to_string(r) + " differ"};
@@ -156,6 +174,7 @@ void make_ready(const std::vector<ncclComm_t> &comms) {
     must(runtime().hcccCommUserRank(comm->of, &comm->rank));
     if (!on_cpu(comm)) must(runtime().hcccCommCuDevice(comm->of, &comm->device));
     told.emplace_back(static_cast<size_t>(comm->n_ranks));
+    read_all_times(files, comm);
   }
   // Before libraries are loaded, which are the same everywhere.
   for (size_t k = 0; k < comms.size(); ++k)

@@ -279,3 +279,33 @@ def test_a_program_is_compiled_to_packets(hccc: Hccc) -> None:
     assert hccc("sim", XML, *words)[0] == 0
     code, _, err = hccc("sim", HM, "--cluster", TOPO4, *words[2:])
     assert code == 1 and "error[E323]: --protocol ll: ranks of several memory domains" in err
+
+
+def test_a_table_of_times(hccc: Hccc, tmp_path: Path) -> None:
+    """It has what the table on stdout has, and what --baseline says of NCCL."""
+    file = tmp_path / "times.table"
+    sizes = ("-b", "1K", "-e", "1M", "-f", "1000")
+    argv = (RING, "--cluster", DGX, "--tune", "off", *sizes)
+    results = simulated(hccc, *argv, "-o", file)["results"]
+    baseline = ("--baseline", "nccl", "--collective", "allreduce", "--cluster", DGX, *sizes)
+    theirs = simulated(hccc, *baseline)["results"]
+    assert file.read_text() == (
+        "hccc times 1\ncollective Allreduce 8 -1\nlibrary nccl\nrows 2\n"
+        + "".join(
+            f"{one['size']} {one['time']:.6g} {its['time']:.6g}\n"
+            for one, its in zip(results, theirs, strict=True)
+        )
+    )
+
+
+def test_times_of_nothing(hccc: Hccc, tmp_path: Path) -> None:
+    file = tmp_path / "times.table"
+    two = tmp_path / "two.cluster"
+    two.write_text(TWO)
+    code, _, err = hccc("sim", PAIR, "--in-place", "--cluster", two, "-e", "1K", "-o", file)
+    assert code == 1 and "error[E463]: the cluster does not say what its devices are" in err
+    code, _, err = hccc(
+        "sim", PAIR, "--in-place", "--cluster", two, "-o", tmp_path / "none" / "x.table"
+    )
+    assert code == 1 and "error[E431]" in err
+    assert not file.exists()

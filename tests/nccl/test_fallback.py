@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hccc.runtime.nccl.library import NAMES, folder
@@ -33,6 +35,32 @@ def test_the_rest_is_the_vendors(vendor: str) -> None:
     assert missing == [5, f"Gather of float32: {why}"]
     assert "Broadcast of float32: by the vendor's library, as no library of kernels does it" in log
     assert "Allreduce of float32, premul_sum: by the vendor's library, as no library" in log
+
+
+TABLE = "hccc times 1\ncollective Allreduce {} -1\nlibrary nccl\nrows 2\n16 9 4.5\n17 3 5\n"
+
+
+def test_what_it_is_predicted_to_do_faster_is_the_vendors(vendor: str, tmp_path: Path) -> None:
+    """By size: 16 bytes are the vendor's, 20 are hccc's again, 12 are in no row."""
+    (tmp_path / "ranks.table").write_text(TABLE.format(4))
+    (tmp_path / "times.table").write_text(TABLE.format(RANKS))
+    variables = {"HCCC_NCCL_FALLBACK": vendor, "HCCC_DEBUG": "INFO"}
+    found, log = run("lengths", HCCC_LIBRARIES=str(tmp_path), **variables)
+    assert found["errors"] == []
+    assert found["found"] == [[3.0, 3.0], [VERSION, 1], [3.0, 3.0]]
+    why = "it is predicted to take 4.5 us there and 9.0 by hccc"
+    assert log.count(f"Allreduce of float32, sum: by the vendor's library, as {why}") == RANKS
+    assert log.count("Allreduce of float32, sum: by hccc") == 2 * RANKS
+    assert "times of Allreduce by hccc and nccl, 4 ranks, left out" in log
+
+
+def test_tables_that_are_none_are_refused(vendor: str, tmp_path: Path) -> None:
+    file = tmp_path / "times.table"
+    for wrong in ("times 2\n", TABLE.format(RANKS)[5:-4], TABLE.format(RANKS)[5:] + "1"):
+        file.write_text("hccc " + wrong)
+        found, _ = run("sums", HCCC_LIBRARIES=str(file), HCCC_NCCL_FALLBACK=vendor)
+        (code, text), *_ = found["errors"]
+        assert code == 5 and f"{file} is no table of times that this version reads" in text
 
 
 def test_without_one_the_call_is_refused() -> None:
