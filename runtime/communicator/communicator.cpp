@@ -581,6 +581,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
 // Makes a call, by hccc or by the vendor's library. Throws Error, also where it is refused.
 void Communicator::make(const Wanted &wanted, const Settings &settings) {
   if (!vendor_) return make_own(wanted, settings);
+  if (!known_.library && knows(wanted, settings)) return make_by_vendor(known_.called, wanted, settings);
   const bool has_own = libraries_.find(wanted) || makes(wanted);
   const auto gather = [&](void *data, size_t bytes_each) {
     hccc_bootstrap_error error{};
@@ -588,16 +589,24 @@ void Communicator::make(const Wanted &wanted, const Settings &settings) {
   };
   const bool theirs = vendor_->takes(wanted, has_own, gather);
   const auto start = std::chrono::steady_clock::now();
-  if (theirs) make_by_vendor(wanted, settings);
-  else make_own(wanted, settings);
+  if (theirs) {
+    Called called = called_of(wanted, 0);
+    snprintf(called.library, sizeof called.library, "%s", vendor_->name());
+    make_by_vendor(called, wanted, settings);
+    if (!wanted.library && vendor_->makes_all(wanted, has_own))
+      known_ = {wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op, wanted.root,
+                settings.micro_batch_bytes, settings.window, nullptr, called, false, false};
+  } else {
+    make_own(wanted, settings);
+  }
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
   vendor_->took(wanted, spent.count());
 }
 
-void Communicator::make_by_vendor(const Wanted &wanted, const Settings &settings) {
+// called: but for its number.
+void Communicator::make_by_vendor(Called called, const Wanted &wanted, const Settings &settings) {
   timeout_ = settings.timeout_s;
-  Called called = called_of(wanted, next_number());
-  snprintf(called.library, sizeof called.library, "%s", vendor_->name());
+  called.number = next_number();
   publish(called);
   last_library_.store(vendor_->name(), std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
@@ -612,7 +621,7 @@ void Communicator::make_by_vendor(const Wanted &wanted, const Settings &settings
 
 // Makes a call by a library of hccc's.
 void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
-  const bool known = knows(wanted, settings);
+  const bool known = known_.library && knows(wanted, settings);
   const Library *found = known ? known_.library : libraries_.find(wanted);
   if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
   Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted), known && known_.packets);

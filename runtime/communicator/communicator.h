@@ -132,15 +132,15 @@ class Communicator {
     bool in_place() const { return buffers.in_place && !apart; }
   };
 
-  // The last even call of the plan that its library has for it: what a call of the same words, count and cut
-  // need not find out again. Buffers are looked at in each call.
+  // The last even call, of the plan that its library has for it, or of the vendor's library: what a call of the same words,
+  // count and cut need not find out again. Buffers are looked at in each call.
   struct Known {
     const char *collective = nullptr;  // null: there was none
     size_t count = 0, libraries = 0;   // how many were loaded
     int type = 0, op = 0, root = 0;
     long long micro_batch_bytes = 0;
     int window = 0;
-    const Library *library = nullptr;
+    const Library *library = nullptr;  // null: the vendor's
     Called called;  // but for its number
     bool scratch = false, packets = false;
   };
@@ -173,7 +173,7 @@ class Communicator {
   void make(const Wanted &wanted, const Settings &settings);
   void set_up_vendor(const TimeLeft &left);
   void make_own(const Wanted &wanted, const Settings &settings);
-  void make_by_vendor(const Wanted &wanted, const Settings &settings);
+  void make_by_vendor(Called called, const Wanted &wanted, const Settings &settings);
   bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
   void give_scratch();
   void publish(const Called &called);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,9 +29,11 @@ class Jobs {
   void add(std::shared_ptr<Job> job) {
     std::lock_guard<std::mutex> lock(mutex_);
     all_.push_back(std::move(job));
+    any_.store(true, std::memory_order_release);
   }
   // Returns the job of a call, the last one loaded that does it; null: none.
   std::shared_ptr<Job> of(const Wanted &wanted) const {
+    if (!any_.load(std::memory_order_acquire)) return nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = std::find_if(all_.rbegin(), all_.rend(), [&](const auto &one) { return one->does(wanted); });
     return found == all_.rend() ? nullptr : *found;
@@ -46,6 +49,7 @@ class Jobs {
 
  private:
   mutable std::mutex mutex_;
+  std::atomic<bool> any_{false};
   std::vector<std::shared_ptr<Job>> all_;
 };
 

@@ -94,6 +94,11 @@ bool VendorCalls::takes(const Wanted &wanted, bool has_own, const Gather &gather
   return one.decided ? one.vendors : one.made >= EACH;
 }
 
+bool VendorCalls::makes_all(const Wanted &wanted, bool has_own) const {
+  const auto found = classes_.find(key_of(wanted));
+  return !has_own || (found != classes_.end() && found->second.decided);
+}
+
 void VendorCalls::took(const Wanted &wanted, double us) {
   const auto found = classes_.find(key_of(wanted));
   if (found == classes_.end() || found->second.decided) return;
@@ -125,7 +130,8 @@ void VendorCalls::make(const Wanted &wanted, double timeout_s) {
   const auto type = static_cast<hcccDataType_t>(wanted.type);
   const auto op = static_cast<hcccRedOp_t>(wanted.op);
   hcccResult_t result = hcccSuccess;
-  switch (call_of_collective(wanted.collective)) {
+  if (wanted.collective != collective_) collective_ = wanted.collective, what_ = call_of_collective(collective_);
+  switch (what_) {
     case HCCC_VENDOR_ALL_REDUCE: result = table_->all_reduce(s, r, n, type, op, comm_, nullptr); break;
     case HCCC_VENDOR_REDUCE: result = table_->reduce(s, r, n, type, op, wanted.root, comm_, nullptr); break;
     case HCCC_VENDOR_REDUCE_SCATTER: result = table_->reduce_scatter(s, r, n, type, op, comm_, nullptr); break;

@@ -34,6 +34,8 @@ class VendorCalls {
   // Returns whether the library is to make a call. has_own: hccc can make it. Collective where the times
   // of a class are compared. Throws Error.
   bool takes(const Wanted &wanted, bool has_own, const Gather &gather);
+  // Returns whether it also takes every later call like one that it has taken.
+  bool makes_all(const Wanted &wanted, bool has_own) const;
   // Makes a call that the library takes. Throws Error.
   void make(const Wanted &wanted, double timeout_s);
   // Notes how long the last call of `takes` took.
@@ -57,6 +59,8 @@ class VendorCalls {
   const hccc_vendor *table_ = nullptr;
   hccc_vendor_comm *comm_ = nullptr;
   double timeout_s_ = -1;
+  const char *collective_ = nullptr;  // of the last call, as the caller has it, and the call of the table that it is
+  int what_ = -1;
   std::map<Key, Class> classes_;
 };
 

@@ -16,20 +16,6 @@ constexpr const char *OPS[] = {"sum", "prod", "max", "min", "avg"};
 static_assert(sizeof TYPES / sizeof *TYPES == ncclNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == ncclNumOps, "all reductions have names");
 
-// A call. op, root: -1 for none; count: elements of a block, 0 for what has no times.
-struct Call {
-  const char *collective;
-  ncclDataType_t type;
-  int op = -1, root = -1;
-  size_t count = 0;
-
-  std::string text() const {
-    std::string made = std::string(collective) + " of " + TYPES[type];
-    if (op >= 0) made += std::string(", ") + (op < ncclNumOps ? OPS[op] : "premul_sum");
-    return made;
-  }
-};
-
 hcccDataType_t type_of(const Call &call) { return static_cast<hcccDataType_t>(call.type); }
 
 bool is_own(int op) { return op >= ncclNumOps; }
@@ -87,6 +73,7 @@ ncclResult_t made(const Call &call, ncclComm_t comm, bool has, const Own &own, c
       HCCC_LOG(INFO, COLL, comm->rank, "%s: by %s", call.text().c_str(),
                why.empty() ? "hccc" : ("the vendor's library, as " + why).c_str());
     if (why.empty()) return must(own());
+    if (has && !is_own(call.op)) comm->direct = call;
     if (!has)
       throw Failed{ncclInvalidUsage, call.text() + ": " + why + ", and the vendor's library has no such function"};
     group::at_vendor(theirs);
@@ -135,11 +122,24 @@ struct Buffers {
   size_t count;
 };
 
+// Returns whether the vendor's library can be called at once: no group is open, nothing is lost, and nothing is logged.
+bool goes_direct(ncclComm_t comm) {
+  hcccResult_t error = hcccSuccess;
+  return !group::open() && comm->state == ncclSuccess && !hccc::log::enabled(hccc::log::INFO, hccc::log::COLL) &&
+         runtime().hcccCommGetAsyncError(comm->of, &error) == hcccSuccess && error == hcccSuccess;
+}
+
 // Makes a collective call, of functions with the same parameters. more: reduction and root, where
 // it has them.
 template <class Own, class Theirs, class... More>
 ncclResult_t collective(const Call &call, const Buffers &of, ncclComm_t comm, cudaStream_t stream,
                         Own Runtime::*function, Theirs Vendor::*other, More... more) {
+  if (comm && call == comm->direct && goes_direct(comm)) {
+    const ncclResult_t result =
+        (vendor()->*other)(of.send, of.receive, of.count, call.type, more..., comm->vendor, stream);
+    if (result == ncclSuccess) return result;
+    return caught(comm, [&] { vendors(result); });
+  }
   const Theirs its = theirs(other);
   return made(
       call, comm, its != nullptr,
@@ -169,6 +169,13 @@ ncclResult_t with(const ncclCollConfig_t *config, ncclComm_t comm, const Body &b
 }
 
 }  // namespace
+
+std::string Call::text() const {
+  std::string made = std::string(collective) + " of " + TYPES[type];
+  if (op >= 0) made += std::string(", ") + (op < ncclNumOps ? OPS[op] : "premul_sum");
+  return made;
+}
+
 }  // namespace hccc_nccl
 
 using hccc_nccl::collective;

@@ -56,6 +56,20 @@ struct Multiplied {
   bool ended;
 };
 
+// A collective. op, root: -1 for none; count: elements of a block, 0 for what has no times.
+struct Call {
+  const char *collective = nullptr;
+  ncclDataType_t type = ncclInt8;
+  int op = -1, root = -1;
+  size_t count = 0;
+
+  bool operator==(const Call &other) const {  // names are those of this library
+    return count == other.count && collective == other.collective && type == other.type && op == other.op &&
+           root == other.root;
+  }
+  std::string text() const;
+};
+
 }  // namespace hccc_nccl
 
 struct ncclComm {
@@ -71,6 +85,7 @@ struct ncclComm {
   int n_ranks = 0, rank = 0;
   int device = 0;               // as its maker names it
   std::vector<hccc_nccl::Times> times;  // of HCCC_LIBRARIES
+  hccc_nccl::Call direct;  // the last that is the vendor's: so is every one like it
   std::vector<hccc_nccl::Multiplied> ops;  // number ncclNumOps + k is ops[k]
   std::set<hccc_nccl::Registered *> registered;
   const std::shared_ptr<hccc_nccl::LastSaid> last = std::make_shared<hccc_nccl::LastSaid>();

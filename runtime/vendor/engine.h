@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,11 @@ struct Call {
   int peer = -1;
   void *stream = nullptr;
 
+  // Returns whether a call differs from another in its buffers and its stream at most.
+  bool is_like(const Call &other) const {
+    return what == other.what && receives == other.receives && count == other.count && type == other.type &&
+           op == other.op && peer == other.peer;
+  }
   size_t width() const;
   size_t bytes() const { return count * width(); }
 };
@@ -40,15 +46,19 @@ struct Lost : Error {
 class Waiting {
  public:
   Waiting(hccc_vendor_comm &of, std::string what);
+  Waiting(hccc_vendor_comm &of, const Call &call);  // which outlives this
   // Looks at the time, for ranks that are gone, and whether the communicator is aborted.
-  void check() const;
+  void check();
   // The same for a thread that asks the library again and again: looks now and then.
   void turn();
 
  private:
+  std::string what() const;
+
   hccc_vendor_comm &of_;
+  const Call *const call_ = nullptr;  // null: what_ is said
   const std::string what_;
-  const TimeLeft left_;
+  std::optional<TimeLeft> left_;  // from the first look on, where a thread asks again and again
   unsigned turns_ = 0;
 };
 
@@ -100,6 +110,7 @@ struct hccc_vendor_comm {
   const std::shared_ptr<hccc::vendor::Meeting> meeting;  // null: hccc's own
   const std::vector<int> watched;                        // ranks of the meeting that must not go
   const int n_ranks, rank;
+  hccc::vendor::Call checked;  // the last call that was right but for its buffers, which are those it must have
   double timeout = 0;
   std::atomic<bool> aborted{false};
   std::atomic<hcccResult_t> failure{hcccSuccess};

@@ -130,7 +130,7 @@ class MpiComm : public hccc_vendor_comm {
       memcpy(call.receive, call.send, call.bytes());
     mpi::Handle request = mpi::REQUEST_NULL;
     must(start(c, &request));
-    Waiting waiting(*this, text_of_call(call));
+    Waiting waiting(*this, call);
     try {
       for (int done = 0;;) {
         must(of_mpi().Test(&request, &done, nullptr));
@@ -154,7 +154,7 @@ class MpiComm : public hccc_vendor_comm {
       must(c.receives ? of_mpi().Irecv_c(c.receive, bytes, type, c.peer, TAG, comm_, &requests[k])
                       : of_mpi().Isend_c(c.send, bytes, type, c.peer, TAG, comm_, &requests[k]));
     }
-    Waiting waiting(*this, messages.size() == 1 ? text_of_call(messages[0]) : "a group of messages");
+    Waiting waiting = messages.size() == 1 ? Waiting(*this, messages[0]) : Waiting(*this, "a group of messages");
     for (int done = 0;;) {
       must(of_mpi().Testall(static_cast<int>(requests.size()), requests.data(), &done, statuses.data()));
       if (done) break;
@@ -238,7 +238,7 @@ class MpiComm : public hccc_vendor_comm {
       mpi::Handle comm = mpi::COMM_NULL;
     };
     const auto made = std::make_shared<Made>();
-    const Waiting waiting(*this, what);
+    Waiting waiting(*this, what);
     Worker().run([made, body] { made->code = body(&made->comm); }, [&] {
       if (pmi && !pmi->wrong().empty()) throw Lost(hcccRemoteError, std::string(what) + ": " + pmi->wrong());
       waiting.check();

@@ -111,6 +111,7 @@ class NcclComm : public hccc_vendor_comm {
   void make(const Call &call) override {
     if (!call.count) return;
     if (call.what >= HCCC_VENDOR_ALL_TO_ALL) return by_messages(call);
+    if (!functions().is_oneccl) return must(start(call, comm_), comm_);
     run(text_of_call(call), [call, comm = comm_.load()] { must(start(call, comm), comm); });
   }
 
@@ -188,7 +189,7 @@ class NcclComm : public hccc_vendor_comm {
   void run(const std::string &what, std::function<void()> body, bool may_block = functions().is_oneccl) {
     if (!may_block) return body();
     if (!worker_) worker_ = std::make_unique<Worker>();
-    const Waiting waiting(*this, what);
+    Waiting waiting(*this, what);
     const Device device = Device::current();
     worker_->run([device, body = std::move(body)] {
       if (functions().is_oneccl || device.platform == hcccrtPlatformNone) return body();

@@ -219,8 +219,8 @@ def test_reductions_at_a_border(
     compiles: bool,
     by: dict[str, int],
 ) -> None:
-    """Kernels make them where there is a compiler; else the vendor's library, of two ranks; else the
-    host. The log says who, and why."""
+    """Kernels make them where there is a compiler; else the vendor's library, of two ranks; else
+    the host. The log says who, and why."""
     compiler, log = tmp_path / "nvcc", tmp_path / "log"
     if compiles:
         cuda.compiler(compiler, runtime)

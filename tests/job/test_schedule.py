@@ -122,7 +122,7 @@ def test_libraries_that_reduce_at_borders(
     lanes: bool,
     data: st.DataObject,
 ) -> None:
-    """What crosses borders is as much as without; those of several ranks add nothing by themselves."""
+    """What crosses borders is as much as without; their ranks add nothing by themselves."""
     root = data.draw(st.integers(0, v.n_ranks - 1)) if op is OpType.REDUCE else 0
     seed = data.draw(st.integers(0, 1 << 30))
     ask = [len(v.members(k)) > 1 and data.draw(st.booleans()) for k in range(len(v.vendors))]
