@@ -27,7 +27,7 @@ class RankRecord(ctypes.Structure):
         ("scratch", ctypes.c_void_p),
         ("windows", ctypes.c_void_p),
         ("n_windows", ctypes.c_int),
-        ("reserved", ctypes.c_int),
+        ("multicast", ctypes.c_int),
     )
 
 

@@ -199,6 +199,7 @@ TABLE = (
         "Sum all chunks alike, at one rank; or leave out --deterministic.",
     ),
     Code("E323", "Protocol LL is asked for what it cannot do.", "Leave --protocol at simple."),
+    Code("E324", "Multicast is asked for what no switch can do.", "Leave --transport at auto."),
     Code(
         "E330", "The text of a reduction of one's own is none, or has a name that it cannot have."
     ),

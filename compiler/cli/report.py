@@ -157,7 +157,7 @@ def _sums(declared: DeclaredOrders, whole: bool) -> Iterator[tuple[str, ...]]:
     whether an element has one order."""
     for k, plan in enumerate(declared.catalogue.plans):
         of = "" if declared.catalogue.alone else f"{plan.name}: "
-        yield "sums", f"{of}{plan.accumulate.sums}", *declared.lines(k, whole)
+        yield "sums", f"{of}{plan.sums}", *declared.lines(k, whole)
     if declared.varies:
         told = f"an element has several: {declared.varies.reason}"
         yield "order", told, "(--deterministic refuses that)"

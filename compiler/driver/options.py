@@ -16,7 +16,15 @@ from typing import Any
 from hccc.base.diagnostics import UserError, fail, of_command_line
 from hccc.base.sizes import size_of
 from hccc.emit.targets import CPU, CUDA, HIP
-from hccc.ir.choices import Accumulate, Allocator, Fusion, NetworkLowering, PlanProtocol, Scheduler
+from hccc.ir.choices import (
+    Accumulate,
+    Allocator,
+    Bits,
+    Fusion,
+    NetworkLowering,
+    PlanProtocol,
+    Scheduler,
+)
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
@@ -47,6 +55,7 @@ class PassName(StrEnum):
     DEPEND = "depend"
     SCHEDULE = "schedule"
     LOWER = "lower"
+    MULTICAST = "multicast"
     PACKETS = "packets"
     FUSE = "fuse"
     ONE_SHOT = "one_shot"
@@ -99,8 +108,10 @@ class Options:
         default=Transport.AUTO,
         metadata={
             "choices": tuple(choice.name.lower() for choice in CHOICES),
-            "help": "direct: one-sided put and get. staged: send and receive through slots. auto: "
-            "direct within a memory domain, between two as --network-lowering says.",
+            "help": "direct: one-sided put and get. staged: send and receive through slots. "
+            "multicast: the NVLink switch reads and writes all ranks at once. auto: direct within a "
+            "memory domain, or with --bits any multicast if it is faster; between two as "
+            "--network-lowering says.",
         },
     )
     network_lowering: str = _auto_or(
@@ -117,6 +128,12 @@ class Options:
         tuple(one.value for one in Accumulate),
         "The type in which floats are added: of at least 32 bits (the default), of 64 bits, or "
         "(same) the element's own, rounded after every two values.",
+    )
+    bits: str | None = _one_of(
+        None,
+        tuple(one.value for one in Bits),
+        "any: floats may be added in any order, so that a call may give other bits each time. A "
+        "multicast is then faster, and is weighed on a --cluster that has it. same: the default.",
     )
     slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
     channels: int | None = _number(
@@ -171,6 +188,9 @@ class Options:
                 check_integer(name, value, *limits)
             if isinstance(option.default, str) and not isinstance(value, str):
                 raise fail("E410", f"{name} {value!r} is not text")
+        if self.deterministic and self.sum_bits is Bits.ANY:
+            message = f"{_said('deterministic')} and {_said('bits')} any"
+            raise fail("E415", message, help="leave one of the two out")
         if self.slots & (self.slots - 1):
             raise fail("E410", f"{_said('slots')} {self.slots} is not a power of two")
 
@@ -189,6 +209,11 @@ class Options:
     def sums(self) -> Accumulate:
         """The type in which a primitive adds its sources."""
         return Accumulate(self.accumulate or Accumulate.FLOAT32)
+
+    @property
+    def sum_bits(self) -> Bits:
+        """Whether floats may be added in any order."""
+        return Bits(self.bits or Bits.SAME)
 
     def as_text(self) -> dict[str, str | int | bool]:
         """Returns the options by name, as plan files and pages have them; those left open are left
@@ -254,5 +279,5 @@ def _said(field: str) -> str:
 def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:
     text = value.name.lower() if isinstance(value, Transport) else value
     if not isinstance(value, kind if kind is Transport else str) or text not in choices:
-        help = "Transport.AUTO, Transport.DIRECT or Transport.STAGED" if kind is Transport else None
+        help = "Transport.AUTO, DIRECT, STAGED or MULTICAST" if kind is Transport else None
         raise fail("E410", f"{name} {text!r} is not one of {', '.join(choices)}", help=help)

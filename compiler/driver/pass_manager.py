@@ -35,6 +35,7 @@ from hccc.passes.hpds import hpds
 from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
+from hccc.passes.multicast import multicast
 from hccc.passes.one_shot import one_shot
 from hccc.passes.packets import packets
 from hccc.passes.place import place
@@ -151,7 +152,11 @@ def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) ->
     options = settings.options
     ll = not options.simple
     ways = Transport.STAGED if ll else options.transport, options.network_lowering
-    primitives = runner.run(PassName.LOWER, lower, pipeline, *ways)
+    if options.transport is Transport.MULTICAST and not ll:
+        how = options.sum_bits, options.sums
+        primitives = runner.run(PassName.MULTICAST, multicast, pipeline, *how)
+    else:
+        primitives = runner.run(PassName.LOWER, lower, pipeline, *ways)
     if ll:
         primitives = runner.run(PassName.PACKETS, packets, primitives, options.transport)
     # Primitives may be merged as long as they have no place in memory.

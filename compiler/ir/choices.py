@@ -70,6 +70,20 @@ class Accumulate(StrEnum):
         return f"{floats} are kept in {self.stated}"
 
 
+class Bits(StrEnum):
+    """Whether floats may be added in an order that the plan does not fix (kernel-protocol §15)."""
+
+    SAME = "same"
+    ANY = "any"
+
+    @property
+    def stated(self) -> str:
+        """The statement of kernels and reports about sums that may go through a switch."""
+        if self is Bits.ANY:
+            return "floats are added by the switch, in any order"
+        return "integers are added by the switch, floats in the plan's order"
+
+
 class Allocator(StrEnum):
     """What a thread block is for (`passes/allocate`); by depth and by load there are as
     many as a name says."""

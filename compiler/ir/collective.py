@@ -45,6 +45,13 @@ from hccc.ir.op_type import OpType as OpType
 
 REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
 ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
+MULTICAST = (  # what a switch does: sums, and copies to all ranks
+    OpType.ALLREDUCE,
+    OpType.REDUCESCATTER,
+    OpType.REDUCE,
+    OpType.ALLGATHER,
+    OpType.BROADCAST,
+)
 _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
 
 

@@ -16,14 +16,14 @@ from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.plan import Plan
 
 DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tells people of it
-_LAST = frozenset({"accumulate", "protocol", "max_bytes", "greets"})
+_LAST = frozenset({"accumulate", "protocol", "max_bytes", "greets", "multicast"})
 
 
 def digest(plan: Plan) -> bytes:
     """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan).
 
-    A type of sums and a protocol that are not the default come last, so that they leave other
-    digests as they were; so does a demand that there is not.
+    A type of sums, a protocol and a multicast that are not the default come last, so that they
+    leave other digests as they were; so does a demand that there is not.
     """
     state = blake2b(digest_size=16)
     for field in fields(plan):
@@ -35,6 +35,8 @@ def digest(plan: Plan) -> bytes:
         _add(state, plan.accumulate.value)
     if plan.protocol is not PlanProtocol.SIMPLE:
         _add(state, f"{plan.protocol.value}, {plan.max_bytes}{', greets' * plan.greets}")
+    if plan.multicast is not None:
+        _add(state, f"multicast, {plan.multicast.value} bits")
     return state.digest()
 
 

@@ -14,7 +14,8 @@ Invariants (checked by `proofs/race`, `proofs/deadlock`, `proofs/result` and `pl
 2. Operands are inside their buffers; sizes are in chunks, never bytes.
 3. Memory operands are at the primitive's own rank (STAGED), or anywhere (DIRECT).
 4. LL: the transport is staged, in one memory domain; one window of one micro-batch.
-5. MIXED: memory that is read is in the primitive's own memory domain. A write into the memory of
+5. `multicast`: the transport is direct; what is of all ranks is so in every kind of call.
+6. MIXED: memory that is read is in the primitive's own memory domain. A write into the memory of
    another domain is a *network put*: a proxy carries the bytes there from the primitive's first
    memory destination at its own rank; without one, from its only source, at its own rank.
 
@@ -30,7 +31,7 @@ import numpy as np
 from hccc.base.dtypes import OPS, named
 from hccc.base.shown import brief
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
-from hccc.ir.choices import Accumulate, PlanProtocol
+from hccc.ir.choices import Accumulate, Bits, PlanProtocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import (
@@ -38,6 +39,7 @@ from hccc.ir.primitives import (
     Operands,
     Queues,
     Transport,
+    at_all_ranks,
     crossing,
     network_puts,
     put_places,
@@ -97,6 +99,7 @@ class Plan:
     protocol: PlanProtocol = PlanProtocol.SIMPLE
     max_bytes: int = 0  # LL: the largest call, by its largest buffer; 0 for any
     greets: bool = False  # LL: whether ranks send each other an empty packet in every launch
+    multicast: Bits | None = None  # whether a switch does what is of all ranks, and how it may add
 
     def __post_init__(self) -> None:
         for name in (
@@ -132,9 +135,15 @@ class Plan:
 
     @property
     def unusual_sums(self) -> str | None:
-        """The type of sums in words, where it is not the one that is usual."""
-        usual = self.accumulate is Accumulate.FLOAT32 or not self.reduces
-        return None if usual else self.accumulate.sums
+        """The type and order of sums in words, where they are not those that are usual."""
+        usual = self.accumulate is Accumulate.FLOAT32 and self.multicast is None
+        return None if usual or not self.reduces else self.sums
+
+    @property
+    def sums(self) -> str:
+        """The type and, if a switch may add, the order of sums, in words."""
+        added = [self.multicast.stated] if self.multicast and self.reduces else []
+        return "; ".join([self.accumulate.sums, *added])
 
     @property
     def averages(self) -> bool:
@@ -248,6 +257,14 @@ class Plan:
             bool(((o.buffer != Buffer.QUEUE) & (o.rank != rank[o.owner()])).any())
             for o in (self.src, self.dst)
         )
+
+    def at_all_ranks(self) -> tuple[B1, B1]:
+        """Tells which primitives read one place of all ranks, and which write one, by a multicast
+        address where there is one: b1[P] each, all False without `multicast`."""
+        if self.multicast is None:
+            none = np.zeros(len(self), np.bool_)
+            return none, none
+        return at_all_ranks(self.src, self.n_ranks), at_all_ranks(self.dst, self.n_ranks)
 
     def length_index(self) -> I4:
         """Returns the number from which kernels take the length that each primitive moves: its

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8
-from hccc.ir.choices import PlanProtocol
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.choices import Accumulate, Bits, PlanProtocol
+from hccc.ir.collective import MULTICAST, Collective, OpType
 from hccc.ir.limits import MAX_CHANNELS, MAX_RANKS, MAX_WARPS
 from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import IDENTIFIER, objection
@@ -46,6 +46,7 @@ def check(plan: Plan) -> None:
     """
     _header(plan)
     _protocol(plan)
+    _multicast(plan)
     _rows(plan)
     _columns(plan)
     _limits(plan)
@@ -124,6 +125,22 @@ def _protocol(plan: Plan) -> None:
     _require(fits, "E310", f"max_bytes: {plan.max_bytes} is not in 1..{MAX_LL_BYTES}")
     unused = not (plan.queues.data_flag.any() or plan.queues.credit_flag.any())
     _require(unused, "E314", "queues: in protocol ll they have no flags")
+
+
+def _multicast(plan: Plan) -> None:
+    """Requires of a plan for a switch that ranks load and store, that a place of all ranks is at
+    one place of each, and that a chunk has one primitive: by which address it was touched before
+    then makes no difference."""
+    if plan.multicast is None:
+        return
+    c = plan.collective
+    _require(c.op in MULTICAST, "E310", f"multicast: {c.name} is not for a switch")
+    _require(not plan.n_flags.any(), "E310", "multicast: primitives wait for each other")
+    _require(len(np.unique(plan.chunk)) == len(plan), "E310", "multicast: a chunk is moved twice")
+    _require(plan.transport is Transport.DIRECT, "E310", "multicast: the transport is not direct")
+    _require(not c.uneven, "E310", "multicast: blocks have lengths of their own")
+    usual = plan.accumulate is Accumulate.FLOAT32 or plan.multicast is Bits.SAME
+    _require(usual, "E310", f"multicast: a switch does not add in {plan.accumulate.value}")
 
 
 def _rows(plan: Plan) -> None:

@@ -23,7 +23,7 @@ from hccc.base.diagnostics import Source, Span, UserError, fail
 from hccc.base.files.reading import read_text
 from hccc.base.limits import PLAN_BYTES
 from hccc.ir.arrays import I8, Csr
-from hccc.ir.choices import Accumulate, PlanProtocol
+from hccc.ir.choices import Accumulate, Bits, PlanProtocol
 from hccc.ir.collective import Collective, OpType, spelled
 from hccc.ir.demand import Demand, DemandFault
 from hccc.ir.demand import parse as parse_demand
@@ -97,6 +97,8 @@ def _fields(plan: Plan) -> Iterator[str]:
         header |= {"protocol": plan.protocol.value, "max_bytes": plan.max_bytes}
     if plan.greets:
         header["greets"] = True
+    if plan.multicast is not None:
+        header["multicast"] = plan.multicast.value
     if plan.reductions:
         header["reductions"] = list(plan.reductions)
     if plan.provenance is not None:
@@ -342,6 +344,7 @@ def _plan(data: Any) -> Plan:
         protocol=PlanProtocol(data.get("protocol", PlanProtocol.SIMPLE)),
         max_bytes=data.get("max_bytes", 0),
         greets=data.get("greets", False),
+        multicast=Bits(data["multicast"]) if "multicast" in data else None,
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

@@ -24,7 +24,7 @@ from enum import IntEnum
 import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, entries, frozen
-from hccc.ir.choices import PlanProtocol
+from hccc.ir.choices import Bits, PlanProtocol
 from hccc.ir.dag import Dag
 from hccc.ir.transport import Transport as Transport
 
@@ -141,6 +141,7 @@ class Primitives:
     scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank: received ones, then `place`'s
     stage_slots: I4  # i4[n_ranks], chunks of staged send buffer at each rank; set by `place`
     protocol: PlanProtocol = PlanProtocol.SIMPLE
+    multicast: Bits | None = None  # whether a switch may do what is of all ranks; as of Plan
 
     def __post_init__(self) -> None:
         for name in ("owner", "chunk", "sub", "scratch_slots", "stage_slots"):
@@ -158,6 +159,21 @@ def memory_domain(p: Primitives) -> I4:
     if p.transport is Transport.DIRECT or p.protocol is PlanProtocol.LL:
         return np.zeros(p.dag.program.collective.n_ranks, np.int32)
     return p.dag.topology.dense_memory_domain()
+
+
+def at_all_ranks(operands: Operands, n_ranks: int) -> B1:
+    """Tells which primitives have, of these operands, one place of a user buffer at every rank,
+    which a multicast address stands for: b1[n]."""
+    row = operands.owner()
+    first = operands.ptr[:-1][row]
+    alike = (operands.buffer == operands.buffer[first]) & (operands.slot == operands.slot[first])
+    alike &= (operands.buffer == Buffer.INPUT) | (operands.buffer == Buffer.OUTPUT)
+    whole = (operands.counts() == n_ranks) & (n_ranks > 1)
+    whole[row[~alike]] = False
+    mine = whole[row]
+    pairs = np.unique(row[mine].astype(np.int64) * n_ranks + operands.rank[mine])
+    there: B1 = whole & (np.bincount(pairs // n_ranks, minlength=len(whole)) == n_ranks)
+    return there
 
 
 def network_puts(dst: Operands, owner: I4, memory_domain: I4) -> B1:

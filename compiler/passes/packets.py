@@ -37,6 +37,9 @@ def packets(p: Primitives, transport: Transport = Transport.AUTO) -> Primitives:
         message = "--protocol ll: ranks of several memory domains, between which LL does not send"
         help = "--transport direct, if all ranks share one memory; else --protocol simple"
         raise fail("E323", message, help=help)
+    if transport is Transport.MULTICAST:
+        message = "--transport multicast: a switch stores data, and no packets"
+        raise fail("E323", message, help="leave one of the two out")
     if p.dag.program.collective.uneven:
         message = f"--protocol ll: {p.dag.program.collective.name} has blocks of many lengths"
         raise fail("E323", message, help="leave --protocol at simple")

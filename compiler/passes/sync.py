@@ -121,6 +121,7 @@ def sync(
         queues=queues,
         accumulate=accumulate,
         protocol=p.protocol,
+        multicast=p.multicast,
         max_window=int(p.protocol is PlanProtocol.LL),
         max_bytes=LL_BYTES if p.protocol is PlanProtocol.LL else 0,
     )

@@ -20,7 +20,7 @@ from hccc.ir.collective import PROGRAMMABLE, ROOTED, UNEVEN, Collective, OpType,
 from hccc.ir.demand import Demand
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
-from hccc.ir.transport import CHOICES
+from hccc.ir.transport import PURE, Transport
 from hccc.testing.grow import Choose, grow
 from hccc.testing.mutate import MUTATIONS, Mutant, applicable, mutate
 from hccc.testing.reference import is_correct
@@ -146,7 +146,7 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
         scheduler=st.sampled_from(list(Scheduler)),
         allocator=st.sampled_from(list(Allocator)),
         fuse=st.sampled_from([*Fusion, AUTO]),
-        transport=st.sampled_from(CHOICES),
+        transport=st.sampled_from([Transport.AUTO, *PURE]),
         network_lowering=st.sampled_from([AUTO, *NetworkLowering]),
         accumulate=st.sampled_from([None, *Accumulate]),
         slots=st.sampled_from([1, 2, 8]),

@@ -16,7 +16,7 @@ from hccc.base.reductions.expression import Expression
 from hccc.base.reductions.parse import own
 from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import PlanProtocol
+from hccc.ir.choices import Bits, PlanProtocol
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -88,10 +88,19 @@ CONSTANTS = (
     "uneven",
     "accumulate",
     "greets",
+    "multicast",
     "operands",
     "inline",
 )
-MODES = {"reduce": 1, "final": 2, "in place": 4, "out of place": 8, "network": 16}
+MODES = {
+    "reduce": 1,
+    "final": 2,
+    "in place": 4,
+    "out of place": 8,
+    "network": 16,
+    "from all": 32,
+    "to all": 64,
+}
 BAD_ARGUMENT, NOT_BUILT, LAUNCHED = 2, 6, 1000  # statuses; LAUNCHED: of the recorded launch
 ENTRY = ("float16", "sum")  # a text is compiled for; every library has it
 Rows = Mapping[str, I4]
@@ -153,9 +162,24 @@ def _primitives(plan: Plan) -> I4:
     mode = mode + (plan.guard == Guard.IN_PLACE) * MODES["in place"]
     mode = mode + (plan.guard == Guard.OUT_OF_PLACE) * MODES["out of place"]
     mode = mode + _by_network(plan) * MODES["network"]
+    for name, operands in (("from all", plan.src), ("to all", plan.dst)):
+        mode = mode + _of_all_ranks(plan, operands) * MODES[name]
     number = places(np.diff(plan.tb_ptr))
     sub = plan.length_index()
     return _rows(plan.rank_of(), tb[block], number, mode, sub, *counts)
+
+
+def _of_all_ranks(plan: Plan, operands: Operands) -> B1:
+    """Marks, in a plan for a switch, the primitives whose operands are one slot of one user buffer,
+    once at every rank: b1[P]."""
+    marked = np.zeros(len(plan), np.bool_)
+    n = plan.n_ranks
+    for i in np.flatnonzero(operands.counts() == n) if plan.multicast and n > 1 else ():
+        rows = slice(operands.ptr[i], operands.ptr[i + 1])
+        places = set(zip(operands.buffer[rows].tolist(), operands.slot[rows].tolist(), strict=True))
+        user = places <= {(kind, slot) for _, slot in places for kind in (0, 1)}
+        marked[i] = user and len(places) == 1 and len(set(operands.rank[rows].tolist())) == n
+    return marked
 
 
 def _by_network(plan: Plan) -> B1:
@@ -185,7 +209,8 @@ def _constants(plan: Plan) -> I4:
     network = bool(_by_network(plan).any())
     uneven = plan.collective.blocks if plan.collective.uneven else 0
     accumulate = plan.accumulate.bits
-    flags = plan.touches_peers(), network, uneven, accumulate, plan.greets
+    switch = {None: 0, Bits.SAME: 1, Bits.ANY: 2}[plan.multicast]
+    flags = plan.touches_peers(), network, uneven, accumulate, plan.greets, switch
     return _rows([*shape, plan.warps * WARP, *flags])
 
 

@@ -38,7 +38,7 @@ _TERMS = (
 _EXPRESSION = rf"(?:t::(?:{_TERMS})\(|[ab]|\)|, |\d+LL|\d+\.\d+(?:e[+-]?\d+)?|\de[+-]\d+)+"
 _CONSTANTS = (
     "RANKS|SUB|CHANNELS|BLOCKS|FLAGS|SCRATCH|STAGE|QUEUES|SENDS|SLOTS|GRAIN|PACKETS|LINES|"
-    "THREADS|OPERANDS|TOUCHES_PEERS|NETWORK|GREETS|UNEVEN|ACCUMULATE|INLINE"
+    "THREADS|OPERANDS|TOUCHES_PEERS|NETWORK|GREETS|MULTICAST|UNEVEN|ACCUMULATE|INLINE"
 )
 
 # @ is the plan's or the library's name, TARGET the target's, STREAM the type of its stream. A line
@@ -47,7 +47,7 @@ _KERNEL_WORDS = (
     r"b|rank|tb|node|local|i|at|turn|call|comm|stream|narrowed|in_place|window|kind|kind_of|"
     r"(?:row|x|chunk|flag|length|own|peer|prim|queue|slot|turn)\d+|row\d+_of|hccc_table\d+|"
     r"@_blocks\d*|return|if|switch|case|default|break|HCCC_WINDOWS|HCCC_UNROLL|HCCC_COPY|"
-    r"HCCC_REDUCE|HCCC_FINAL|HCCC_FAR|HCCC_IF_IN_PLACE|HCCC_IF_OUT_OF_PLACE|HCCC_BAD_ARGUMENT|"
+    r"HCCC_REDUCE|HCCC_FINAL|HCCC_FAR|HCCC_FROM_ALL|HCCC_TO_ALL|HCCC_IF_IN_PLACE|HCCC_IF_OUT_OF_PLACE|HCCC_BAD_ARGUMENT|"
     r"hccc_prim|hccc_waits|hccc_from|hccc_to|hccc_put|hccc_posts|hccc_post|hccc_input|hccc_output|"
     r"hccc_scratch|hccc_stage|hccc_recv|hccc_send|hccc_send_far|hccc_packets_in|hccc_packets_out|hccc_cpu_launch|hccc_gpu_launch"
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.emit.kernels.network_parts import NetworkParts, network_parts
-from hccc.ir.arrays import I4, I8, places_among
+from hccc.ir.arrays import B1, I4, I8, places_among
 from hccc.ir.choices import PlanProtocol
 from hccc.ir.kernel_shape import packet_slots
 from hccc.ir.plan import Plan
@@ -59,18 +59,20 @@ def caller(plan: Plan) -> Caller:
     number = places_among(plan.queues.dst)
     if plan.protocol is PlanProtocol.LL:
         number = packet_slots(plan)[0]
-    return Caller(plan, plan.rank_of(), number, network_parts(plan))
+    return Caller(plan, plan.rank_of(), number, network_parts(plan), plan.at_all_ranks())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caller:
     """Makes the calls of one plan. rank: i4[P]; queue: i8[Q], the number of each queue among those
-    of its receiver, in protocol LL of its first packet slot."""
+    of its receiver, in protocol LL of its first packet slot; all_ranks: b1[P] each, the primitives
+    whose sources, and whose destinations, are one place of all ranks."""
 
     plan: Plan
     rank: I4
     queue: I8
     network: NetworkParts
+    all_ranks: tuple[B1, B1]
 
     def primitive(self, rows: I8, prim: I8) -> KernelCall:
         """Returns the call for alike primitives `rows` (any shape), numbered `prim` in their
@@ -125,6 +127,8 @@ class Caller:
         flags = ["HCCC_REDUCE" if sources > 1 else "HCCC_COPY"]
         flags += ["HCCC_FINAL"] if self.plan.final[one] else []
         flags += ["HCCC_FAR"] if self.network.rows[one] else []
+        names = ("HCCC_FROM_ALL", "HCCC_TO_ALL")
+        flags += [name for name, of in zip(names, self.all_ranks, strict=True) if of[one]]
         flags += ["HCCC_IF_IN_PLACE"] if guard is Guard.IN_PLACE else []
         flags += ["HCCC_IF_OUT_OF_PLACE"] if guard is Guard.OUT_OF_PLACE else []
         return " | ".join(flags)

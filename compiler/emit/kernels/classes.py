@@ -49,6 +49,8 @@ def shape_ids(plan: Plan, network: NetworkParts) -> I4:
     P)."""
     counts = (plan.src.counts(), plan.dst.counts(), plan.waits.counts(), plan.posts.counts())
     key: I8 = (plan.final.astype(np.int64) * 2 + network.rows) * 4 + plan.guard
+    from_all, to_all = plan.at_all_ranks()
+    key = key * 4 + 2 * from_all + to_all
     for column in counts:
         key = _compact(key) * np.int64(int(column.max(initial=0)) + 1) + column
     away = (network.messages[0], network.messages[1] | network.puts)

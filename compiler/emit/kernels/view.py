@@ -60,7 +60,7 @@ from hccc.emit.kernels.neighbours import Neighbours, neighbours
 from hccc.emit.kernels.network_parts import NetworkParts
 from hccc.emit.kernels.width import fits_int
 from hccc.emit.targets import Target
-from hccc.ir.choices import Accumulate
+from hccc.ir.choices import Accumulate, Bits
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
@@ -74,6 +74,7 @@ INLINE_CALLS = 2
 MOST_CALLS = 128
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}", re.ASCII)
 LONGEST_SOURCE = 80
+MULTICAST = {Bits.SAME: 1, Bits.ANY: 2}  # HCCC_MULTICAST (defaults.h)
 DEFAULT_BITS = Accumulate.FLOAT32.bits  # of HCCC_ACCUMULATE, where it is not defined (types.h)
 
 
@@ -150,7 +151,7 @@ def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
         name=name,
         source=safe_comment(plan.source),
         collective=describe(plan),
-        accumulate=plan.accumulate.sums,
+        accumulate=plan.sums,
         constants=_constants(plan, calls.network, made.calls),
         tables=tuple(_table(n, t) for n, t in tables.by_key.values()),
         functions=made.functions,
@@ -244,6 +245,7 @@ def _constants(plan: Plan, network: NetworkParts, calls: int) -> tuple[tuple[str
         ),
         ("HCCC_THREADS", plan.warps * WARP),
         *([] if bits == DEFAULT_BITS else [("HCCC_ACCUMULATE", bits)]),
+        *([("HCCC_MULTICAST", MULTICAST[plan.multicast])] if plan.multicast else []),
         *([("HCCC_UNEVEN", plan.collective.blocks)] if plan.collective.uneven else ()),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         *(_user_blocks(plan) if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),

@@ -25,6 +25,9 @@ struct hccc_block {
   unsigned launch;  // this launch's number, from 1
   unsigned m0, m1;  // the window's micro-batches [m0, m1), counted in this launch
   bool stopped;     // the launch is lost: leave without touching anything
+#if HCCC_SWITCHED
+  void *all_inputs, *all_outputs;  // multicast addresses of all ranks' buffers; null: there is none
+#endif
 #if HCCC_PACKETS > 0
   hccc_peer own;    // the buffers of the own rank: no others are touched
   unsigned long long begun;  // the time at which this launch began, where it has a deadline

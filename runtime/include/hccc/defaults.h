@@ -21,6 +21,9 @@
 #ifndef HCCC_GREETS  // 1: ranks send each other an empty packet in every launch
 #define HCCC_GREETS 0
 #endif
+#ifndef HCCC_MULTICAST  // 1, 2: a switch may do what is of all ranks; 2: it may add floats, too
+#define HCCC_MULTICAST 0
+#endif
 #ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached
 #define HCCC_NETWORK 0
 #endif

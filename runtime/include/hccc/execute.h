@@ -8,6 +8,9 @@
 #if HCCC_NETWORK
 #include "submit.h"
 #endif
+#if HCCC_SWITCHED
+#include "switched.h"
+#endif
 
 #if HCCC_PACKETS > 0
 
@@ -64,7 +67,11 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
     if (b.stopped) break;
     HCCC_TRACED(span.ready();)
     const unsigned n = hccc_batch_length(b, valid, m);
+#if HCCC_SWITCHED
+    hccc_move_switched<mode>(b, p, pointers, m, n);
+#else
     hccc_reduce_copy<mode & ~HCCC_FAR>(pointers, n);
+#endif
     HCCC_TRACED(span.end(b);)
     pointers.offset += b.p->micro;
     if constexpr (primitive::signals > 0 || !pointers.few) hccc_raise_signals<far>(b, p, m);

@@ -55,6 +55,8 @@ struct hccc_pointers : hccc_pointer_array<k, d, (k + d <= hccc_register_pointers
   static constexpr int unroll = k >= hccc_loads ? 1 : hccc_loads / k;  // packs of each of them
   long long offset;                                              // elements past the places
   HCCC_METHOD hccc_T* get(int i) const { return this->at(i) + offset; }
+  HCCC_FN hccc_words load(const hccc_words* at) { return hccc_ld16(at); }
+  HCCC_FN void store(hccc_words* at, hccc_words w) { hccc_st16(at, w); }
 };
 
 // Words, the 16 bytes of a pack or others, as elements, and as values to compute with.
@@ -173,7 +175,7 @@ HCCC_FN void hccc_load(hccc_words (&got)[n][U], const Pointers& pointers, int k,
     HCCC_UNROLL(U)
     for (int u = 0; u < U; ++u) {
       got[g][u] = {};
-      if (k + g < Pointers::K && turn.has(u)) got[g][u] = hccc_ld16(from[g] + u * hccc_threads);
+      if (k + g < Pointers::K && turn.has(u)) got[g][u] = Pointers::load(from[g] + u * hccc_threads);
     }
   }
 }
@@ -186,7 +188,7 @@ HCCC_FN void hccc_store(const Pointers& pointers, const Turn& turn, const hccc_w
     hccc_words* to = reinterpret_cast<hccc_words*>(pointers.get(Pointers::K + d)) + turn.first;
     HCCC_UNROLL(U)
     for (int u = 0; u < U; ++u)
-      if (turn.has(u)) hccc_st16(to + u * hccc_threads, got[u]);
+      if (turn.has(u)) Pointers::store(to + u * hccc_threads, got[u]);
   }
 }
 
@@ -287,15 +289,21 @@ HCCC_FN bool hccc_aligned(const Pointers& pointers) {
   return bits % 16 == 0;
 }
 
-// Reduces n elements of all sources into all destinations.
+// Reduces packs of all sources into all destinations, which are aligned.
 template <int mode, class Pointers>
-HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
-  const unsigned packs = hccc_aligned(pointers) ? n / hccc_pack : 0;
+HCCC_FN void hccc_move_all_packs(const Pointers& pointers, unsigned packs) {
   constexpr unsigned U = Pointers::unroll;
   unsigned pack = hccc_thread();
   HCCC_UNROLL(1)
   for (; pack + (U - 1) * hccc_threads < packs; pack += U * hccc_threads)
     hccc_move_packs<mode, U>(pointers, hccc_turn<true>{pack, packs});
   if (U > 1 && pack < packs) hccc_move_packs<mode, U>(pointers, hccc_turn<false>{pack, packs});
+}
+
+// Reduces n elements of all sources into all destinations.
+template <int mode, class Pointers>
+HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
+  const unsigned packs = hccc_aligned(pointers) ? n / hccc_pack : 0;
+  hccc_move_all_packs<mode>(pointers, packs);
   hccc_move_elements<mode>(pointers, packs * hccc_pack, n);
 }

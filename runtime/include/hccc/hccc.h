@@ -153,7 +153,9 @@ typedef struct hccc_rank {
   void *scratch; /* 16-byte aligned; may be null when the layout needs none */
   const hccc_window *windows;
   int n_windows;
-  int reserved;
+  int multicast; /* of the caller's own rank: 1 where as many entries of `windows` follow its
+                  * windows, each a multicast address of the window of that number of all ranks; its
+                  * base is null where there is none. 0: no entries follow */
 } hccc_rank;
 
 /* The state that goes on from launch to launch. Made once; the tables and the memory that they

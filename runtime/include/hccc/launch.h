@@ -133,7 +133,7 @@ HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, b
   bool ok = hccc_make_notice(notice, b, local) && !lost;
   if (HCCC_NETWORK) hccc_note_begin(b);  // before its notice, which may wait for the proxy
   if (hccc_thread() == 0) {
-    if (HCCC_NETWORK) *hccc_notice_from(b, b.rank, b.rank) = notice;
+    if (HCCC_NETWORK || HCCC_SWITCHED) *hccc_notice_from(b, b.rank, b.rank) = notice;
     const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output, notice.scalar};
   }
   HCCC_UNROLL(1)
@@ -264,6 +264,37 @@ HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
 
 #endif
 
+#if HCCC_SWITCHED
+
+// Returns the multicast address of a place in a window of all ranks; null: there is none.
+HCCC_FN void* hccc_at_all_ranks(const hccc_rank& own, bool alike, int window, long long at) {
+  if (!alike || window < 0 || window >= own.n_windows || !own.multicast) return nullptr;
+  const hccc_window all = own.windows[own.n_windows + window];
+  return all.base ? static_cast<char*>(all.base) + at : nullptr;
+}
+
+// Finds the multicast addresses of this launch's buffers, in each block, once all ranks have said where
+// theirs are: they must be at one place of one window.
+HCCC_FN void hccc_find_multicast(hccc_block& b) {
+  const int neighbours = hccc_neighbour_count(b.rank);
+  const hccc_notice own = *hccc_notice_from(b, b.rank, b.rank);
+  bool inputs = neighbours == HCCC_RANKS - 1, outputs = inputs;
+  HCCC_UNROLL(1)
+  for (int i = hccc_thread(); i < neighbours; i += hccc_threads) {
+    const hccc_notice other = *hccc_notice_from(b, b.rank, hccc_neighbour(b.rank, i));
+    inputs &= other.input_window == own.input_window && other.input == own.input;
+    outputs &= other.output_window == own.output_window && other.output == own.output;
+  }
+  inputs = !hccc_barrier_any(!inputs);
+  outputs = !hccc_barrier_any(!outputs);
+  const hccc_rank rank = b.p->ranks[b.rank];
+  b.all_inputs = hccc_at_all_ranks(rank, inputs, own.input_window, own.input);
+  b.all_outputs = hccc_at_all_ranks(rank, outputs, own.output_window, own.output);
+  hccc_meet_alias();
+}
+
+#endif
+
 // Runs a block. Blocks of a rank are numbered thread block by thread block, channel by channel.
 HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   hccc_block b{};
@@ -272,10 +303,16 @@ HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   b.tb = index / HCCC_CHANNELS;
   b.channel = index % HCCC_CHANNELS;
   hccc_enter(b, index, hccc_local_of(p, local_rank));
+#if HCCC_SWITCHED
+  if (!b.stopped) hccc_find_multicast(b);
+#endif
 #if HCCC_GREETS
   if (!b.stopped && index == 0) hccc_greet(b);
 #endif
   if (!b.stopped) hccc_program(b);
+#if HCCC_SWITCHED
+  hccc_meet_alias();
+#endif
 #if HCCC_GREETS
   if (!b.stopped && index == 0) b.stopped = !hccc_await_greetings(b);
 #endif

@@ -8,6 +8,7 @@
 //   HCCC_UNROLL(n)                before a loop
 //   HCCC_BODY                     the header with hccc_reduce_copy for this platform
 //   HCCC_PACKETS_BODY             the header with hccc_exchange
+//   HCCC_SWITCHED                 whether multicast addresses are used (switched.h)
 //   hccc_ld_packet, hccc_st_packet  a packet of a GPU: 16 bytes, each half of them at once
 //   hccc_fence                    of a GPU: orders packets with other memory
 //   hccc_port_parallel            whether a block has more than one thread

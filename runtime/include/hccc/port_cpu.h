@@ -11,6 +11,7 @@
 #define HCCC_METHOD inline __attribute__((always_inline))
 #define HCCC_NOINLINE static __attribute__((noinline, unused))
 #define HCCC_UNROLL(n)
+#define HCCC_SWITCHED 0
 #define HCCC_BODY "cpu_body.h"
 #define HCCC_PACKETS_BODY "packets.h"
 #define HCCC_KERNEL  // cpu_runtime.h calls hccc_run_block

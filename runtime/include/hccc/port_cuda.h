@@ -8,6 +8,12 @@
 #define HCCC_UNROLL(n) HCCC_PRAGMA(unroll n)
 #define HCCC_SHARED __shared__
 
+#if HCCC_MULTICAST && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define HCCC_SWITCHED 1
+#else
+#define HCCC_SWITCHED 0
+#endif
+
 #if HCCC_SYSTEM_SCOPE
 #define HCCC_SCOPE "sys"
 #else

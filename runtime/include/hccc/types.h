@@ -466,6 +466,8 @@ constexpr int HCCC_FINAL = 2;            // makes the final value: avg divides
 constexpr int HCCC_IF_IN_PLACE = 4;      // moves data only in place
 constexpr int HCCC_IF_OUT_OF_PLACE = 8;  // moves data only out of place
 constexpr int HCCC_FAR = 16;             // some of its queues, puts or posts go over the network
+constexpr int HCCC_FROM_ALL = 32;        // its sources are one place of all ranks
+constexpr int HCCC_TO_ALL = 64;          // its destinations are
 
 // Returns whether a primitive of this mode divides, and whether it computes at all.
 HCCC_FN constexpr bool hccc_divides(int mode) { return hccc_op::divides && (mode & HCCC_FINAL); }

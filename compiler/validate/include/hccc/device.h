@@ -34,6 +34,9 @@
 #ifndef HCCC_GREETS
 #define HCCC_GREETS 0
 #endif
+#ifndef HCCC_MULTICAST
+#define HCCC_MULTICAST 0
+#endif
 #ifndef HCCC_INPUT_BLOCKS
 #define HCCC_INPUT_BLOCKS(rank) 1
 #define HCCC_OUTPUT_BLOCKS(rank) 1
@@ -45,7 +48,7 @@ constexpr int hccc_constants[] = {
     HCCC_STAGE,         HCCC_QUEUES,  HCCC_SENDS,    HCCC_SLOTS,  HCCC_GRAIN, HCCC_PACKETS,
     HCCC_LINES,         HCCC_THREADS,
     HCCC_TOUCHES_PEERS, HCCC_NETWORK, HCCC_UNEVEN,   HCCC_ACCUMULATE, HCCC_GREETS,
-    HCCC_OPERANDS,      HCCC_INLINE};
+    HCCC_MULTICAST,     HCCC_OPERANDS,      HCCC_INLINE};
 
 #define HCCC_FN static inline __attribute__((unused))
 #define HCCC_UNROLL(n)
@@ -54,6 +57,7 @@ constexpr int hccc_constants[] = {
 
 constexpr int HCCC_COPY = 0, HCCC_REDUCE = 1, HCCC_FINAL = 2;
 constexpr int HCCC_IF_IN_PLACE = 4, HCCC_IF_OUT_OF_PLACE = 8, HCCC_FAR = 16;
+constexpr int HCCC_FROM_ALL = 32, HCCC_TO_ALL = 64;
 
 // The part of a thread block that a text may use.
 struct hccc_block {
