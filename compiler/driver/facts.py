@@ -45,6 +45,8 @@ def plan_facts(plan: Plan) -> Facts:
         "scratch_chunks_per_rank": int((plan.scratch_slots + plan.stage_slots).max()),
         "accumulate": plan.accumulate.stated,
     }
+    if plan.multicast is not None:
+        facts["multicast"] = plan.multicast.value
     if plan.protocol is PlanProtocol.LL:
         facts |= {"protocol": plan.protocol.value, "largest_bytes": plan.max_bytes}
     memory, network = plan.connections()

@@ -17,7 +17,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
 from hccc.ir.arrays import I4
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import Accumulate
+from hccc.ir.choices import Accumulate, Bits
 from hccc.ir.plan import Plan
 from hccc.ir.ranks import named_runs
 
@@ -61,7 +61,10 @@ class DeclaredOrders:
         return [(f", {_KINDS[kind]}", group) for kind, groups in found.items() for group in groups]
 
     def lines(self, plan: int, whole: bool) -> list[str]:
-        """Writes a line for each group of a plan; if not `whole` a few lines, and short ones."""
+        """Writes a line for each group of a plan; if not `whole` a few lines, and short ones. None
+        of one whose order a switch decides, which its sums say."""
+        if self.catalogue.plans[plan].multicast is Bits.ANY:
+            return []
         found = self.groups(plan)
         made = [self._line(*one, whole) for one in (found if whole else found[:SHOWN])]
         more = len(found) - len(made)
@@ -75,7 +78,11 @@ class DeclaredOrders:
 
     def facts(self, whole: bool) -> dict[str, object]:
         """Returns the orders for programs: how many a plan has, and all if `whole`."""
-        plans = [(plan.name, self.groups(k)) for k, plan in enumerate(self.catalogue.plans)]
+        plans = [
+            (plan.name, self.groups(k))
+            for k, plan in enumerate(self.catalogue.plans)
+            if plan.multicast is not Bits.ANY
+        ]
         facts: dict[str, object] = {
             "orders": {name: len({group.node for _, group in found}) for name, found in plans},
             "one_order": self.varies is None,
@@ -180,6 +187,9 @@ def _where(why: str, s: _Slots, plans: Sequence[Plan], i: int) -> str:
 
 def _varies(plans: Sequence[Plan], orders: SumOrders) -> Varies | None:
     """Tells how an element's order varies, and what to do."""
+    if switched := [plan.name for plan in plans if plan.multicast is Bits.ANY]:
+        orders_of = f"{switched[0]} has the switch add floats, in any order"
+        return Varies("a call may give other bits each time", orders_of, "leave out --bits any")
     found = _unlike(plans, orders)
     if found is None:
         return None
@@ -189,6 +199,8 @@ def _varies(plans: Sequence[Plan], orders: SumOrders) -> Varies | None:
 
 def _remedy(catalogue: Catalogue) -> str | None:
     """Proposes `--accumulate same` where the orders differ only in rounding."""
+    if any(plan.multicast is Bits.ANY for plan in catalogue.plans):
+        return None
     rounded = [replace(plan, accumulate=Accumulate.SAME) for plan in catalogue.plans]
     if _unlike(rounded, sum_orders(rounded)) is not None:
         return None

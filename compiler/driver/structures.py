@@ -1,7 +1,7 @@
 """structures: the structures of a program that are tried for a cluster.
 
 A structure is an order of tasks, a way over the network, a fusion, a number of thread blocks a
-channel, and a protocol. Options that are given are kept. Channels, windows and cuts of calls are
+channel, a transport and a protocol. Options that are given are kept. Channels, windows and cuts of calls are
 settings, which every structure can be run with (`tune/setting`). Of large programs fewer structures
 are tried, as each takes all passes from `schedule` on.
 """
@@ -18,13 +18,22 @@ import numpy as np
 from hccc.analysis.block_schedule import uneven_links
 from hccc.driver.options import AUTO, Options
 from hccc.driver.pass_manager import Settings
-from hccc.ir.choices import Allocator, Fusion, NetworkLowering, PlanProtocol, Scheduler
+from hccc.ir.choices import (
+    Accumulate,
+    Allocator,
+    Bits,
+    Fusion,
+    NetworkLowering,
+    PlanProtocol,
+    Scheduler,
+)
 from hccc.ir.collective import OpType
 from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.passes.allocate import DEPTHS, LOADS
 from hccc.passes.lower import decide_transport
+from hccc.passes.multicast import possible
 
 # Values of an option that is left open; the first is used if nothing is tried.
 SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
@@ -94,6 +103,8 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
         found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
     if options.protocol == AUTO and several and _can_be_packets(settings, tasks):
         found.append(partial(_packets, options))
+    if options.transport is Transport.AUTO and several and _can_be_multicast(options, tasks):
+        found.append(partial(_multicast, options))
     return found
 
 
@@ -104,6 +115,12 @@ def _can_be_packets(settings: Settings, tasks: Dag) -> bool:
     near = not np.ptp(tasks.topology.memory_domain)
     staged = settings.options.transport is Transport.STAGED
     return near and not staged and c.op in HEARD and not c.uneven and len(tasks.topology) > 1
+
+
+def _can_be_multicast(options: Options, tasks: Dag) -> bool:
+    """Tells whether a switch may add floats, and can do what the program does."""
+    floats = options.sum_bits is Bits.ANY and options.sums is Accumulate.FLOAT32
+    return floats and possible(tasks)
 
 
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -145,6 +162,14 @@ def _packets(asked: Options, best: Settings) -> Sequence[Settings]:
     return [_with(packets, fuse=fuse) for fuse in fusions]
 
 
+def _multicast(asked: Options, best: Settings) -> Sequence[Settings]:
+    """Tries the switch, whose primitives are few and wait for nothing. asked: as in `_packets`."""
+    allocator = ALLOCATORS_TRIED[0] if asked.allocator == AUTO else asked.allocator
+    plain = _with(best, protocol=PlanProtocol.SIMPLE, allocator=allocator)
+    switched = replace(plain.options, transport=Transport.MULTICAST)
+    return [replace(plain, options=switched, blocks=None)]
+
+
 def _with(settings: Settings, **changes: str) -> Settings:
     change: Any = replace
     return replace(settings, options=change(settings.options, **changes))
@@ -161,6 +186,8 @@ def named(settings: Settings, plan: Plan) -> str:
     """Returns a name of a structure for people, from its settings and its Plan."""
     o = settings.options
     words = [o.scheduler, f"fuse {o.fuse}"]
+    if plan.multicast is not None:
+        words = [o.scheduler, "multicast"]
     if plan.transport is Transport.MIXED:
         words.append(o.network_lowering)
     if o.allocator in LOADS:

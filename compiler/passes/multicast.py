@@ -25,6 +25,7 @@ from hccc.ir.collective import MULTICAST
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport, no_queues
+from hccc.ir.topology import Level, Topology
 
 LEAST_RANKS = 3  # of fewer, each would send what it keeps
 
@@ -77,15 +78,20 @@ def possible(dag: Dag) -> bool:
     """Tells whether the collective and the cluster of a program are ones that a switch is for."""
     c, t = dag.program.collective, dag.topology
     of_a_kind = c.op in MULTICAST and not c.uneven
-    near = len(t) >= LEAST_RANKS and not np.ptp(t.memory_domain)
-    return of_a_kind and near and bool(_switched(dag).all())
+    near = len(t) >= LEAST_RANKS and _behind_one_switch(t)
+    return of_a_kind and near and bool(_reduced(t).all())
 
 
-def _switched(dag: Dag) -> B1:
+def _behind_one_switch(t: Topology) -> bool:
+    """Tells whether all ranks have ports of one switch."""
+    ports = t.domain[Level.PORT]
+    return bool((ports >= 0).all()) and not np.ptp(ports)
+
+
+def _reduced(t: Topology) -> B1:
     """Tells which ranks' device has a switch that reduces: b1[n_ranks]."""
-    of_device = np.array([device.nvls for device in dag.topology.devices])
-    switched: B1 = of_device[dag.topology.device]
-    return switched
+    reduced: B1 = np.array([device.nvls for device in t.devices])[t.device]
+    return reduced
 
 
 def _check(dag: Dag, bits: Bits, sums: Accumulate) -> None:
@@ -99,16 +105,16 @@ def _check(dag: Dag, bits: Bits, sums: Accumulate) -> None:
     if len(t) < LEAST_RANKS:
         message = f"--transport multicast: {len(t)} ranks, of which each would send what it keeps"
         raise fail("E324", message, help=auto)
-    if np.ptp(t.memory_domain):
-        message = "--transport multicast: ranks of several memory domains, and a switch joins one"
-        raise fail("E324", message, help=auto)
-    lacking = np.flatnonzero(~_switched(dag))
+    lacking = np.flatnonzero(~_reduced(t))
     if len(lacking):
         rank = int(lacking[0])
         device = t.devices[t.device[rank]].name
         message = f"--transport multicast: rank {rank}, a {device}, has no switch that reduces"
         help = f"{auto}, or give the --cluster of one with nvls, such as dgx-h100"
         raise fail("E324", message, help=help)
+    if not _behind_one_switch(t):
+        message = "--transport multicast: no switch of the cluster has ports of all ranks"
+        raise fail("E324", message, help=auto)
     if bits is Bits.ANY and c.reduces and sums is not Accumulate.FLOAT32:
         message = f"--bits any: a switch adds in float32, and --accumulate says {sums.value}"
         raise fail("E324", message, help="leave one of the two out")

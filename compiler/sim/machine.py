@@ -12,7 +12,7 @@ import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen, starts
-from hccc.ir.choices import PlanProtocol
+from hccc.ir.choices import Bits, PlanProtocol
 from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
@@ -20,7 +20,7 @@ from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
 from hccc.sim.cores import core_of, launch, meeting
-from hccc.sim.costs import LL
+from hccc.sim.costs import LL, SWITCHED
 from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
@@ -31,6 +31,9 @@ from hccc.sim.transfers import (
     check_reached,
     transfers,
 )
+
+EACH, LOADED, STORED = range(3)  # ways that operands cross between ranks
+WAYS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +100,8 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     device = topology.device[rank]
     block = block_rates(plan, topology) * BYTES_PER_US
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
+    by_switch = switched(plan)
+    k, d = (np.where(of, 1, count) for of, count in zip(by_switch, (k, d), strict=True))
     uses, weight, alpha, near = _uses(plan, topology, rank)
     carried, far = transfers(plan, topology)
     resource, capacity, (first, second) = _joined(near, far)
@@ -173,16 +178,29 @@ def _flags(operands: Operands, plan: Plan) -> F8:
     return frozen(of_each * (1 / LL.efficiency - 1), np.float64)
 
 
+def switched(plan: Plan) -> tuple[B1, B1]:
+    """Tells which primitives load by a multicast address, and which store by one: b1[P] each.
+
+    Calls that may not have any bits are taken to be of floats, which are then loaded one by one.
+    """
+    loads, stores = plan.at_all_ranks()
+    return loads & (plan.multicast is Bits.ANY), stores
+
+
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     """Returns the use of resources by thread blocks: Csr of resources, weights, α (µs), and routes.
 
     α is that of the slowest of several routes; without a route, or with packets, its device's
     `step`. Data that a
-    proxy carries has a route too, but is not included.
+    proxy carries has a route too, but is not included. What a switch reduces leaves the ports of
+    all ranks, the own one too, and arrives once; what it stores leaves once and arrives at all.
     """
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
     own = ~by_proxy(plan, t, src, dst)
     row, src, dst = row[own], src[own], dst[own]
+    way = None
+    if plan.multicast is not None:
+        row, src, dst, way = _ways(plan, rank, row, src, dst)
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
     check_reached(t, paths.bandwidth[at], src, dst)
@@ -193,10 +211,35 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     used = paths.uses.take(at)
     owner = row[used.owner()].astype(np.int64)
     n_resources = max(len(paths.resource), 1)
-    kinds, times = np.unique(owner * n_resources + used.index, return_counts=True)
+    if way is None:
+        kinds, times = np.unique(owner * n_resources + used.index, return_counts=True)
+    else:
+        kinds, times = _by_way(owner, used.index, way[used.owner()], n_resources)
     ptr = np.searchsorted(kinds // n_resources, np.arange(len(plan) + 1))
     weight = frozen(times * float(plan.channels), np.float64)
     return Csr(ptr, kinds % n_resources), weight, alpha, paths
+
+
+def _ways(plan: Plan, rank: I4, row: I4, src: I4, dst: I4) -> tuple[I4, I4, I4, I4]:
+    """Returns what crosses between ranks (`crossing`) and what ranks send to themselves by a switch,
+    with the way of each: EACH, or all that a primitive loads or stores at once."""
+    loads, stores = switched(plan)
+    own = [np.flatnonzero(of).astype(np.int32) for of in (loads, stores)]
+    way = np.where(loads[row] & (dst == rank[row]), LOADED, EACH)
+    way = np.where(stores[row] & (src == rank[row]), STORED, way)
+    way = np.concatenate([way, np.repeat([LOADED, STORED], list(map(len, own)))])
+    rows, mine = np.concatenate([row, *own]), np.concatenate([rank[of] for of in own])
+    return rows, np.concatenate([src, mine]), np.concatenate([dst, mine]), way.astype(np.int32)
+
+
+def _by_way(owner: I8, resource: I4, way: I4, n_resources: int) -> tuple[I8, F8]:
+    """Returns the kinds of (primitive, resource), ascending, and how often the bytes cross each: of
+    what a switch adds or spreads once, at its rate."""
+    each, count = np.unique((owner * WAYS + way) * n_resources + resource, return_counts=True)
+    primitive, of = np.divmod(each // n_resources, WAYS)
+    times = np.where(of == EACH, count, 1 / SWITCHED)
+    kinds, at = np.unique(primitive * n_resources + each % n_resources, return_inverse=True)
+    return kinds, np.bincount(at, times)
 
 
 def pieces(plan: Plan, size: int) -> tuple[int, int]:
