@@ -227,6 +227,7 @@ class CudaLauncher:
         send, receive = addresses_of(inputs), addresses_of(outputs)
         check_aliases(self.collective, request, send, receive)
         kernel = self._kernel(unit, request.variant(self.collective))
+        self._register([(inputs, outputs)])
         table = self._table(unit, request)
         local = self._locals(send, receive, request.scalars)
         seconds = self._run(unit, kernel, self._params(unit, table, local, request))
@@ -317,20 +318,27 @@ class CudaLauncher:
         scratch."""
         ranks, shape = range(self.shape.ranks), unit.shape
         need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
-        if self._ranks is None or self._scratch.nbytes < need * shape.ranks:
-            self._scratch = self._zeros(need * shape.ranks)
+        if self._scratch.nbytes < need * shape.ranks:
+            self._scratch, self._ranks = self._zeros(need * shape.ranks), None
+        if self._ranks is None:
             rows = [
                 RankRecord(
                     self._flags.data.ptr + r * self.flag_bytes,
                     self._scratch.data.ptr + r * need,
-                    self._windows.data.ptr,
-                    1,
-                    0,
+                    *self._windows_of(r),
                 )
                 for r in ranks
             ]
             self._ranks = self._upload((RankRecord * shape.ranks)(*rows))
         return self._ranks
+
+    def _register(self, calls: Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]]) -> None:
+        """Makes windows of the inputs and outputs of calls, where all memory is not one."""
+
+    def _windows_of(self, rank: int) -> tuple[int, int, int]:
+        """Returns the address of a rank's windows, how many they are, and whether multicast
+        addresses follow. A multicast address needs the memory of several devices."""
+        return self._windows.data.ptr, 1, 0
 
     def _params(self, unit: KernelUnit, table: Any, local: Any, request: LaunchRequest) -> Any:
         """Makes hccc_params as CuPy passes a structure by value: an array of one structured

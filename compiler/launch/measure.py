@@ -27,6 +27,7 @@ from hccc.emit.kept import kept, kept_kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir import text as words
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.choices import Bits
 from hccc.ir.collective import Collective
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
@@ -105,6 +106,7 @@ class RunOptions:
             modes_of(catalogue.collective, catalogue.modes, self.skew or ""),
             catalogue.keeps_input,
             self.skew or "",
+            any_bits=any(plan.multicast is Bits.ANY for plan in catalogue.plans),
         )
 
     def check_lengths(self, c: Collective) -> None:

@@ -505,6 +505,20 @@ def poison(array: Array) -> None:
     array.view(np.uint8)[...] = POISON
 
 
+def far(p: Pattern, got: Array, want: Array) -> int:
+    """Counts the elements of sums of rough data that differ by more than their order explains.
+
+    A partial sum is at most n, and each of the n - 1 roundings of either order at most n/2 eps.
+    """
+    if _sort(p) not in "fc" or p.op not in ("sum", "avg"):
+        return wrong(got, want)
+    kind = np.complex128 if _sort(p) == "c" else np.float64
+    most = 2 * p.collective.n_ranks**2 / _EXACT[p.dtype]
+    with np.errstate(invalid="ignore"):  # guards hold any bits, which must be the same
+        near = np.abs(got.astype(kind) - want.astype(kind)) <= most
+    return wrong(got[~near], want[~near])
+
+
 def wrong(got: Array, want: Array) -> int:
     """Counts the elements that differ in any bit."""
     size = min(got.dtype.itemsize, 8)

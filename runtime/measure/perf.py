@@ -167,6 +167,7 @@ class SizeSchedule:
     modes: tuple[bool, ...] = (False, True)  # the values of "in place" to measure
     keeps_input: bool = True  # whether send buffers must come out as they went in
     skew: str = ""  # of the lengths of an uneven collective's blocks: `uneven.skewed`
+    any_bits: bool = False  # whether floats may be added in any order
 
     def sizes(self) -> Iterator[int]:
         """Lists the sizes, smallest first; always the smallest one."""
@@ -195,13 +196,13 @@ def measure(
     timed: Timed = lambda *_: None,
 ) -> PerfRow:
     """Measures one row of ranks whose memory is this process's. `reference`: another device, every
-    bit of which must be the same on rough data.
+    bit of which must be the same on rough data, or near where sums have any order.
 
     Raises the sessions' errors (a fault, a timeout).
     """
 
     def here(p: Pattern, in_place: bool) -> Ranks:
-        return _Here(p, in_place, bind, reference)
+        return _Here(p, in_place, bind, reference, schedule.any_bits)
 
     return measure_ranks(c, dtype, op, size, schedule, here, timed)
 
@@ -254,7 +255,10 @@ def _half(
 class _Here:
     """Ranks whose memory is this process's, bound to a device and to another one for comparison."""
 
-    def __init__(self, p: Pattern, in_place: bool, bind: Bind, reference: Bind | None) -> None:
+    def __init__(
+        self, p: Pattern, in_place: bool, bind: Bind, reference: Bind | None, any_bits: bool
+    ) -> None:
+        self._differ = partial(patterns.far, p) if any_bits else patterns.wrong
         ranks = range(p.collective.n_ranks)
         self._memory = [allocate(p, rank, in_place) for rank in ranks]
         self._session = bind(self._memory, p.count, in_place)
@@ -288,7 +292,7 @@ class _Here:
             device.run(1)
             device.get()
             results.append([m.slab.copy() for m in self._memory])
-        return _each(p.collective, lambda r: patterns.wrong(results[0][r], results[1][r]))
+        return _each(p.collective, lambda r: self._differ(results[0][r], results[1][r]))
 
 
 def _bytes(n: int) -> Array:

@@ -117,6 +117,9 @@ class _Frame:
         return self._values.setdefault((kind, value), self.first + 8 * len(self._values))
 
 
+_NO_RESULT = ("st.", "bra", "red.", "multimem.st.", "multimem.red.")
+
+
 def slots(function: Function) -> tuple[dict[int, int], int]:
     """Returns the offset of each register in the frame, by its identity, and the bytes of all.
 
@@ -163,7 +166,7 @@ def slots(function: Function) -> tuple[dict[int, int], int]:
 
 def _results(i: Instruction) -> str:
     """Returns the operand that an instruction writes."""
-    return "" if i.opcode.startswith(("st.", "bra", "red.")) or not i.operands else i.operands[0]
+    return "" if i.opcode.startswith(_NO_RESULT) or not i.operands else i.operands[0]
 
 
 class _Encoder:
@@ -283,6 +286,10 @@ class _Encoder:
             guard = frame.at[id(i.names[i.guard.lstrip("!")])], i.guard.startswith("!")
         if base in ("ld", "st", "atom", "red"):
             self._access(frame, i, base, guard)
+        elif base == "multimem":
+            self._multicast(frame, i, guard)
+        elif i.opcode == "fence.proxy.alias":
+            self._add(i, "nothing", guard=guard)  # whatever an address is of, memory is one
         elif base in ("fence", "membar"):
             scope = [_FENCES[i.opcode]] if base == "membar" else i.opcode.split(".")[1:]
             self._add(i, "fence", how=_how(i, scope), guard=guard)
@@ -317,6 +324,20 @@ class _Encoder:
         how = _how(i, words)
         how = (SPACES.index("frame"), *how[1:]) if framed else how
         self._add(i, f"{base}.{kind}", [address, *registers], offset=offset, how=how, guard=guard)
+
+    def _multicast(self, frame: _Frame, i: Instruction, guard: Guard) -> None:
+        """Encodes an access by a multicast address: its register, then those of values."""
+        _, access, *words, kind = i.opcode.split(".")
+        operation = next((w for w in words if w in ATOMICS), "")
+        words = [w for w in words if w not in (operation, "acc::f32")]
+        place = next((o for o in i.operands if o.startswith("[")), "")
+        if not (found := _ADDRESS.fullmatch(place)):
+            raise refuse(f"the address {place} of `{i.opcode}`", i.line)
+        values = [self._operand(frame, i, w) for o in i.operands if o != place for w in _atoms(o)]
+        address, offset, _ = self._address(frame, i, found[1], int(found[2] or "0", 0))
+        name = ".".join(w for w in ("multimem", access, operation, kind) if w)
+        how = _how(i, words)
+        self._add(i, name, [address, *values], offset=offset, how=how, guard=guard)
 
     def _address(
         self, frame: _Frame, i: Instruction, name: str, offset: int

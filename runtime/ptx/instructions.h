@@ -568,6 +568,70 @@ bool barrier(Machine& m, Thread& t, const Instruction& i) {
   return m.barrier(t, i, reduction);
 }
 
+// ---- multicast addresses ----
+//
+// Their loads and stores are weak, whatever the text says: each needs what orders others. A switch reduces
+// in any order.
+
+template <class T, class Sum, class F>
+bool load_all(Machine& m, Thread& t, const Instruction& i, F change) {
+  constexpr int most = MOST_BYTES / sizeof(T);
+  T bytes[most];
+  Sum sums[most];
+  bool first = true;
+  const int size = int(sizeof(T)) * i.count;
+  const bool on = m.everywhere(t, i, size, [&](Region* region, u64 at) {
+    m.memory.load_weak(t.who, region, at, size, int(&i - m.code), reinterpret_cast<u8*>(bytes));
+    for (int k = 0; k < i.count; ++k) change(sums[k], bytes[k], first);
+    first = false;
+  });
+  for (int k = 0; on && k < i.count; ++k)
+    if (i.a[1 + k] >= 0) set<T>(t, i.a[1 + k], T(sums[k]));
+  return on;
+}
+template <class T, class F>
+bool reduce_all(Machine& m, Thread& t, const Instruction& i) {
+  return load_all<T, T>(m, t, i, [](T& sum, T x, bool first) { sum = first ? x : F::of(sum, x); });
+}
+// Two 16-bit floats, which are added in float.
+template <float (*up)(u16), u16 (*down)(float)>
+struct PairOfSums {
+  float low, high;
+  explicit operator u32() const { return u32(down(high)) << 16 | down(low); }
+};
+template <float (*up)(u16), u16 (*down)(float)>
+bool add_all_halves(Machine& m, Thread& t, const Instruction& i) {
+  using Sum = PairOfSums<up, down>;
+  return load_all<u32, Sum>(m, t, i, [](Sum& sum, u32 x, bool first) {
+    const float low = up(u16(x)), high = up(u16(x >> 16));
+    sum = first ? Sum{low, high} : Sum{sum.low + low, sum.high + high};
+  });
+}
+template <class T>
+bool store_all(Machine& m, Thread& t, const Instruction& i) {
+  u8 bytes[MOST_BYTES];
+  for (int k = 0; k < i.count; ++k) {
+    const T value = get<T>(t, i.a[1 + k]);
+    memcpy(bytes + k * sizeof(T), &value, sizeof(T));
+  }
+  const int size = int(sizeof(T)) * i.count;
+  return m.everywhere(t, i, size, [&](Region* region, u64 at) {
+    m.memory.store_weak(t.who, region, at, size, int(&i - m.code), bytes, t.stores);
+  });
+}
+template <class T, class F>
+bool add_to_all(Machine& m, Thread& t, const Instruction& i) {
+  const T b = get<T>(t, i.a[1]);
+  if (i.order == RELEASE) m.release(t, i);
+  return m.everywhere(t, i, sizeof(T), [&](Region* region, u64 at) {
+    T value;
+    u8* const bytes = reinterpret_cast<u8*>(&value);
+    m.memory.load_strong(t.who, region, at, sizeof(T), bytes);
+    value = F::of(value, b);
+    m.memory.store_strong(t.who, region, at, sizeof(T), int(&i - m.code), bytes);
+  });
+}
+
 // ---- their names ----
 
 class Handlers {
@@ -584,6 +648,17 @@ class Handlers {
     predicates();
     conversions();
     halves();
+    multicasts<u32>("u32");
+    multicasts<s32>("s32");
+    multicasts<u64>("u64");
+    multicasts<s64>("s64");
+    bits_of_all<u32>("b32");
+    bits_of_all<u64>("b64");
+    add("multimem.ld_reduce.add.f32", reduce_all<float, Add>);
+    add("multimem.ld_reduce.add.f64", reduce_all<double, Add>);
+    add("multimem.ld_reduce.add.f16x2", add_all_halves<of_half, to_half>);
+    add("multimem.ld_reduce.add.bf16x2", add_all_halves<of_bfloat, to_bfloat>);
+    add("multimem.st.f32", store_all<float>);
     rest();
   }
 
@@ -767,7 +842,23 @@ class Handlers {
     add("cvt.rn.f16x2.e4m3x2", lengthen_two<4, 3>);
     add("cvt.rn.f16x2.e5m2x2", lengthen_two<5, 2>);
   }
+  template <class T>
+  void multicasts(const std::string& type) {
+    add("multimem.ld_reduce.add." + type, reduce_all<T, Add>);
+    add("multimem.ld_reduce.min." + type, reduce_all<T, Min>);
+    add("multimem.ld_reduce.max." + type, reduce_all<T, Max>);
+    add("multimem.red.add." + type, add_to_all<T, Add>);
+    add("multimem.st." + type, store_all<T>);
+  }
+  template <class T>
+  void bits_of_all(const std::string& type) {
+    add("multimem.ld_reduce.and." + type, reduce_all<T, And>);
+    add("multimem.ld_reduce.or." + type, reduce_all<T, Or>);
+    add("multimem.ld_reduce.xor." + type, reduce_all<T, Xor>);
+    add("multimem.st." + type, store_all<T>);
+  }
   void rest() {
+    add("nothing", nothing);
     add("mov", move);
     add("mov.frame", move_frame);
     add("mov.special", move_special);

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hccc.base.diagnostics import fail
-from hccc.runtime.abi import LocalRecord, Params
+from hccc.runtime.abi import LocalRecord, Params, WindowRecord
 from hccc.runtime.build import Variant
 from hccc.runtime.cuda import (
     KERNEL,
@@ -27,11 +27,14 @@ from hccc.runtime.cuda import (
     addresses_of,
     build_binary,
 )
-from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.machine import PtxKernel, PtxLaunch
+from hccc.runtime.ptx.arrays import ALIGNMENT, Arrays
+from hccc.runtime.ptx.machine import PtxKernel, PtxLaunch, PtxMulticast
 from hccc.runtime.request import LaunchRequest
 
 ARCH = "sm_90"
+MULTICASTS = 1 << 60  # the first multicast address: nothing else is there
+ROOM = 1 << 40  # bytes from one multicast address to the next, at least those of a window
+Calls = Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]]
 
 
 class _OnMachine(CudaLauncher):
@@ -42,6 +45,7 @@ class _OnMachine(CudaLauncher):
 
     def _find_device(self) -> CudaDevice:
         self.arrays, self.seed = Arrays(), 0
+        self._multicasts: list[PtxMulticast] = []
         return CudaDevice(self.arrays, hip=False, arch=self.arch, units=0, cooperative=True)
 
     def _kernel(self, unit: KernelUnit, variant: Variant) -> PtxKernel:
@@ -71,18 +75,38 @@ class _OnMachine(CudaLauncher):
         blocks, n = unit.shape.blocks * unit.shape.channels, unit.shape.ranks
         rows = [(_of_rank(params, rank), rank) for params in calls for rank in range(n)]
         grids = [PtxLaunch(row, blocks, 1, unit.threads, rank) for row, rank in rows]
-        if found := kernel.run(grids, self.arrays.regions(), self.seed):
+        if found := kernel.run(grids, self.arrays.regions(), self.seed, self._multicasts):
             raise found.error()
         return time.perf_counter() - start
 
-    def launch_all(
-        self,
-        calls: Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]],
-        request: LaunchRequest,
-    ) -> None:
+    def _register(self, calls: Calls) -> None:
+        """Makes of each call's inputs a window at all ranks, and of its outputs; and a multicast
+        address of each that all have, and as long."""
+        buffers = [one for call in calls for one in call]
+        n, k = self.shape.ranks, len(buffers)
+        table = (WindowRecord * (2 * n * k))()
+        self._multicasts = []
+        for number, arrays in enumerate(buffers):
+            spans = [_page_of(array) for array in arrays]
+            alike = spans[0][1] > 0 and len({size for _, size in spans}) == 1
+            begin = MULTICASTS + ROOM * number if alike else 0
+            for rank, (base, size) in enumerate(spans):
+                table[2 * k * rank + number] = WindowRecord(base, size)
+                table[2 * k * rank + k + number] = WindowRecord(begin, size)
+            if alike:
+                places = tuple(base for base, _ in spans)
+                self._multicasts.append(PtxMulticast(begin, spans[0][1], places))
+        self._windows, self._window_count, self._ranks = self._upload(table), k, None
+
+    def _windows_of(self, rank: int) -> tuple[int, int, int]:
+        each = 2 * self._window_count * ctypes.sizeof(WindowRecord)
+        return self._windows.data.ptr + rank * each, self._window_count, 1
+
+    def launch_all(self, calls: Calls, request: LaunchRequest) -> None:
         """Runs several calls, of inputs and outputs as `launch` has them, all of which are queued
         before the first begins. Raises as `launch`."""
         unit = self.unit_of(request)
+        self._register(calls)
         kernel, table = (
             self._kernel(unit, request.variant(self.collective)),
             self._table(unit, request),
@@ -99,6 +123,14 @@ class PtxLauncher(_OnMachine, CudaLauncher):
 
 class PtxCatalogueLauncher(_OnMachine, CudaCatalogueLauncher):
     """All ranks of a catalogue on the machine, as `CudaCatalogueLauncher` on a GPU."""
+
+
+def _page_of(array: Any | None) -> tuple[int, int]:
+    """Returns the beginning and the bytes of a window with an array: memory is mapped by pages."""
+    if array is None:
+        return 0, 0
+    past = int(array.data.ptr) % ALIGNMENT
+    return int(array.data.ptr) - past, past + int(array.nbytes)
 
 
 def _of_rank(params: bytes, rank: int) -> bytes:

@@ -191,7 +191,9 @@ struct PtxProgram {
 struct PtxRun {
   const GridRow* grids;
   const RegionRow* regions;
-  uint64_t n_grids, n_regions, seed, hang;
+  const MulticastRow* multicasts;
+  const uint64_t* replicas;  // the addresses that all of them stand for
+  uint64_t n_grids, n_regions, n_multicasts, seed, hang;
   uint64_t steps;  // done
   uint8_t* executed;  // of each instruction, whether it was
   Report report;
@@ -213,6 +215,8 @@ __attribute__((visibility("default"))) int hccc_ptx_run(const PtxProgram* progra
     for (uint64_t k = 0; k < run->n_regions; ++k)
       regions.push_back({run->regions[k].begin, run->regions[k].begin + run->regions[k].bytes, {}});
     Machine machine(std::move(regions));
+    machine.multicasts.assign(run->multicasts, run->multicasts + run->n_multicasts);
+    machine.replicas = run->replicas;
     machine.code = code.data();
     machine.functions = program->functions;
     machine.constants = program->constants;

@@ -48,6 +48,11 @@ struct GridRow {  // a launch; those of one stream run one after the other
 struct RegionRow {
   uint64_t begin, bytes;
 };
+// Addresses that stand for one place in the memory of several GPUs: those from `first` on in a list of
+// `count` that begin there.
+struct MulticastRow {
+  uint64_t begin, bytes, first, count;
+};
 
 struct Block;
 struct Grid;
@@ -97,6 +102,8 @@ class Machine {
   const uint64_t* constants;
   const Copy* copies;
   uint8_t* executed = nullptr;
+  std::vector<MulticastRow> multicasts;
+  const uint64_t* replicas = nullptr;  // of all of them
   Memory memory;
   bool stopped = false;
 
@@ -229,10 +236,36 @@ class Machine {
     return true;
   }
 
+  // Calls `access` with the region and the address of each place that a multicast address stands for, in
+  // an order that the seed gives.
+  template <class F>
+  bool everywhere(Thread& t, const Instruction& i, int size, F access) {
+    uint64_t at;
+    memcpy(&at, t.frame + i.a[0], 8);
+    at += uint64_t(i.offset);
+    if (at % size) return fail(t, i, MISALIGNED, at);
+    for (const MulticastRow& m : multicasts) {
+      if (at < m.begin || at + size > m.begin + m.bytes) continue;
+      std::vector<uint64_t> places(replicas + m.first, replicas + m.first + m.count);
+      for (size_t left = places.size(); left; --left) {
+        std::swap(places[memory.rng.below(left)], places[left - 1]);
+        const uint64_t place = places[left - 1] + (at - m.begin);
+        Region* const region = memory.find(place, size);
+        if (!region) return fail(t, i, WILD, place);
+        access(region, place);
+      }
+      return true;
+    }
+    return fail(t, i, WILD, at);
+  }
+
   void fence(Thread& t, const Instruction& i) {
     if (i.order != ACQUIRE) publish(t, i.scope);
     if (i.order != RELEASE) t.who.acquired = memory.now;
   }
+
+  // Publishes what a release of a thread does.
+  void release(Thread& t, const Instruction& i) { publish(t, i.scope); }
 
   // Returns the first fault, with blocks as their grids count them.
   Report report() const {

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ class _ProgramRecord(ctypes.Structure):
 
 class _RunRecord(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("grids", "regions")),
-        *((n, ctypes.c_uint64) for n in ("n_grids", "n_regions", "seed", "hang", "steps")),
+        *((n, ctypes.c_void_p) for n in ("grids", "regions", "multicasts", "replicas")),
+        *((n, ctypes.c_uint64) for n in ("n_grids", "n_regions", "n_multicasts")),
+        *((n, ctypes.c_uint64) for n in ("seed", "hang", "steps")),
         ("executed", ctypes.c_void_p),
         ("report", _ReportRecord),
     )
@@ -75,6 +77,16 @@ class PtxLaunch:
     y: int
     threads: int
     rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class PtxMulticast:
+    """Addresses that stand for as many bytes at each of `places`, of which nothing else is
+    known."""
+
+    begin: int
+    bytes: int
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +137,14 @@ class PtxKernel:
         return set(self.program.code["line"][self.executed].tolist())
 
     def run(
-        self, grids: Sequence[PtxLaunch], regions: Sequence[tuple[int, int]], seed: int
+        self,
+        grids: Sequence[PtxLaunch],
+        regions: Sequence[tuple[int, int]],
+        seed: int,
+        multicasts: Sequence[PtxMulticast] = (),
     ) -> PtxFinding | None:
         """Runs launches to their ends; returns the first fault. regions: address and bytes of all
-        memory that they may touch.
+        memory that they may touch; multicasts: addresses that stand for parts of it.
 
         Raises:
             UserError: E455 there is too little memory.
@@ -142,9 +158,19 @@ class PtxKernel:
         own = [(memory.ctypes.data, memory.nbytes)]
         known = np.array([*regions, *own], "u8")
         executed = np.zeros(len(self.program.code), np.uint8)
+        firsts = accumulate((len(m.places) for m in multicasts), initial=0)
+        spans = [
+            (m.begin, m.bytes, first, len(m.places))
+            for m, first in zip(multicasts, firsts, strict=False)
+        ]
+        all_spans = np.array(spans or [(0, 0, 0, 0)], "u8")
+        places = np.array([place for m in multicasts for place in m.places] or [0], "u8")
         run = _RunRecord(
             grids=ctypes.addressof(rows),
             regions=known.ctypes.data,
+            multicasts=all_spans.ctypes.data,
+            replicas=places.ctypes.data,
+            n_multicasts=len(multicasts),
             n_grids=len(grids),
             n_regions=len(known),
             seed=seed,

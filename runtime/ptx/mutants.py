@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _WEAKER = re.compile(r"\.(release|acquire|acq_rel)\b")
-_GONE = re.compile(r"^\s*(@!?%\w+\s+)?(fence|membar|bar(rier)?\.(\w+\.)*sync)\b[^;]*;")
+_GONE = re.compile(r"^\s*(@!?%\w+\s+)?(fence(?!\.proxy)|membar|bar(rier)?\.(\w+\.)*sync)\b[^;]*;")
 _REDUCES = re.compile(
     r"bar(?:rier)?\.(?:\w+\.)*red\.(?:or|and)\.pred\s+(\S+),[^;]*,\s*(!?%\w+)\s*;"
 )

@@ -83,7 +83,7 @@ def test_one_column_a_line() -> None:
 
 def test_the_schema_describes_every_field() -> None:
     schema = schema_of("plan")
-    optional = {"reductions", "protocol", "max_bytes", "greets"}
+    optional = {"reductions", "protocol", "max_bytes", "greets", "multicast"}
     assert set(schema["properties"]) == {*data_of(), *optional}
     assert set(schema["required"]) == set(data_of()) - {
         "grain",
