@@ -109,8 +109,8 @@ class Options:
         metadata={
             "choices": tuple(choice.name.lower() for choice in CHOICES),
             "help": "direct: one-sided put and get. staged: send and receive through slots. "
-            "multicast: the NVLink switch reads and writes all ranks at once. auto: direct within a "
-            "memory domain, or with --bits any multicast if it is faster; between two as "
+            "multicast: the NVLink switch reads and writes all ranks at once. auto: direct within "
+            "a memory domain, or with --bits any multicast if it is faster; between two as "
             "--network-lowering says.",
         },
     )

@@ -1,9 +1,9 @@
 """structures: the structures of a program that are tried for a cluster.
 
 A structure is an order of tasks, a way over the network, a fusion, a number of thread blocks a
-channel, a transport and a protocol. Options that are given are kept. Channels, windows and cuts of calls are
-settings, which every structure can be run with (`tune/setting`). Of large programs fewer structures
-are tried, as each takes all passes from `schedule` on.
+channel, a transport and a protocol. Options that are given are kept. Channels, windows and cuts of
+calls are settings, which every structure can be run with (`tune/setting`). Of large programs fewer
+structures are tried, as each takes all passes from `schedule` on.
 """
 
 from __future__ import annotations

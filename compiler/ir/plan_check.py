@@ -55,6 +55,7 @@ def check(plan: Plan) -> None:
     _sizes(plan)
     _queues(plan)
     _flags(plan)
+    _once(plan)
 
 
 def check_ranks(plan: Plan, topology: Topology) -> None:
@@ -128,19 +129,27 @@ def _protocol(plan: Plan) -> None:
 
 
 def _multicast(plan: Plan) -> None:
-    """Requires of a plan for a switch that ranks load and store, that a place of all ranks is at
-    one place of each, and that a chunk has one primitive: by which address it was touched before
-    then makes no difference."""
+    """Requires of a plan for a switch that ranks load and store, and that a place of all ranks is
+    at one place of each."""
     if plan.multicast is None:
         return
     c = plan.collective
     _require(c.op in MULTICAST, "E310", f"multicast: {c.name} is not for a switch")
-    _require(not plan.n_flags.any(), "E310", "multicast: primitives wait for each other")
-    _require(len(np.unique(plan.chunk)) == len(plan), "E310", "multicast: a chunk is moved twice")
     _require(plan.transport is Transport.DIRECT, "E310", "multicast: the transport is not direct")
     _require(not c.uneven, "E310", "multicast: blocks have lengths of their own")
     usual = plan.accumulate is Accumulate.FLOAT32 or plan.multicast is Bits.SAME
     _require(usual, "E310", f"multicast: a switch does not add in {plan.accumulate.value}")
+
+
+def _once(plan: Plan) -> None:
+    """Requires of a plan for a switch one primitive for each chunk: by which address its memory was
+    touched before then makes no difference."""
+    if plan.multicast is None:
+        return
+    _require(not plan.n_flags.any(), "E313", "n_flags: primitives of a multicast plan wait")
+    chunk = np.sort(plan.chunk)
+    if (again := chunk[1:][np.diff(chunk) == 0]).size:
+        raise fail("E312", f"chunk: {again[0]} has several primitives of a multicast plan")
 
 
 def _rows(plan: Plan) -> None:

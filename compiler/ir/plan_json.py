@@ -205,6 +205,10 @@ def _accumulate(said: str) -> Accumulate:
     raise fail("E310", message, help="compile it again from its source")
 
 
+def _multicast(said: str) -> Bits | None:
+    return None if said == "none" else Bits(said)
+
+
 def parsed(text: str, name: str) -> object:
     """Parses the JSON in `text`, without duplicate keys or numbers that JSON does not have.
 
@@ -344,7 +348,7 @@ def _plan(data: Any) -> Plan:
         protocol=PlanProtocol(data.get("protocol", PlanProtocol.SIMPLE)),
         max_bytes=data.get("max_bytes", 0),
         greets=data.get("greets", False),
-        multicast=Bits(data["multicast"]) if "multicast" in data else None,
+        multicast=_multicast(data.get("multicast", "none")),
         provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

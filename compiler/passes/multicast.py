@@ -30,7 +30,7 @@ from hccc.ir.topology import Level, Topology
 LEAST_RANKS = 3  # of fewer, each would send what it keeps
 
 
-class _Chunks(NamedTuple):
+class _ChunkOwners(NamedTuple):
     """The chunks in the order of their primitives: i4[n] each. owner: who executes it; at: the
     position of the task in whose place it comes."""
 
@@ -120,7 +120,7 @@ def _check(dag: Dag, bits: Bits, sums: Accumulate) -> None:
         raise fail("E324", message, help="leave one of the two out")
 
 
-def _chunks(pipeline: Pipeline) -> _Chunks:
+def _chunks(pipeline: Pipeline) -> _ChunkOwners:
     """Orders the chunks by the tasks that complete their sums, or begin to spread them; gives each
     to the rank of that task, or to the only one that wants the sum."""
     dag = pipeline.dag
@@ -137,10 +137,10 @@ def _chunks(pipeline: Pipeline) -> _Chunks:
     else:
         owner = c.target_of(chunk.astype(np.int64))
     order = np.argsort(at, kind="stable")
-    return _Chunks(chunk[order], owner[order].astype(np.int32), at[order])
+    return _ChunkOwners(chunk[order], owner[order].astype(np.int32), at[order])
 
 
-def _operands(chunks: _Chunks, buffer: Buffer, n_ranks: int, *, everywhere: bool) -> Operands:
+def _operands(chunks: _ChunkOwners, buffer: Buffer, n_ranks: int, *, everywhere: bool) -> Operands:
     """Returns, of each chunk, the place at every rank, or at its primitive's own."""
     n = len(chunks.chunk)
     rank = np.tile(np.arange(n_ranks, dtype=np.int32), n) if everywhere else chunks.owner

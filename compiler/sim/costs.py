@@ -36,9 +36,9 @@ class Costs:
             raise fail("E410", f"impossible costs: {self}", help="none may be negative or infinite")
 
 
-# The share of what links deliver that loads and stores by multicast addresses get: AllReduce by NVLS
-# has a busbw of 443 to 483 GB/s on 8 H100 (NVIDIA/nccl issues 212 and 1455), 0.78 to 0.85 of what 367
-# GB/s in each direction allow, and 838 to 846 on 8 B200.
+# The share of what links deliver that multicast addresses get: AllReduce by NVLS has a busbw of 443
+# to 483 GB/s on 8 H100 (NVIDIA/nccl issues 212 and 1455), which is 0.78 to 0.85 of what 367 GB/s in
+# each direction allow.
 SWITCHED = 0.8
 SIMPLE = Costs()
 LL = Costs(efficiency=0.5)

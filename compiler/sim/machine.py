@@ -221,8 +221,10 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
 
 
 def _ways(plan: Plan, rank: I4, row: I4, src: I4, dst: I4) -> tuple[I4, I4, I4, I4]:
-    """Returns what crosses between ranks (`crossing`) and what ranks send to themselves by a switch,
-    with the way of each: EACH, or all that a primitive loads or stores at once."""
+    """Adds to what crosses between ranks (`crossing`) what a switch brings back to its own rank.
+
+    Returns the ways, too: EACH, or LOADED and STORED at once with all of its primitive: i4[m].
+    """
     loads, stores = switched(plan)
     own = [np.flatnonzero(of).astype(np.int32) for of in (loads, stores)]
     way = np.where(loads[row] & (dst == rank[row]), LOADED, EACH)

@@ -94,6 +94,7 @@ _UNSAID: PlanData = {
     "protocol": "simple",
     "max_bytes": 0,
     "greets": False,
+    "multicast": "none",
 }  # what files need not say
 
 

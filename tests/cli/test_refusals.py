@@ -98,6 +98,11 @@ CASES: dict[str, tuple[list[str], str]] = {
     "plan and page": ([RING, "--emit=plan", "-o", "{out}.html", "--report", "{out}.html"], "both"),
     "no picture": (["show", RING, "-o", "{out}.pdf"], "neither"),
     "over a plan": (["{cuda}", "--emit=cpu", "-o", "{cuda}/plan.json"], "read, too"),
+    "no work of a switch": (
+        ["check", str(ROOT / "examples/sendrecv.rccl"), "--transport", "multicast"],
+        "SendRecv is not one of",
+    ),
+    "any bits and one order": (["check", RING, "--bits", "any", "--deterministic"], "--bits any"),
     "timeout": (["run", RING, "--timeout", "nan"], "nan"),
 }
 

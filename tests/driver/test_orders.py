@@ -16,7 +16,7 @@ from hccc.driver.options import Options
 from hccc.driver.orders import declared_orders, require_one_order
 from hccc.ir import catalogue_json
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import Accumulate
+from hccc.ir.choices import Accumulate, Bits
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
@@ -53,6 +53,18 @@ def at_one_rank(chunks: int) -> Program:
         rows += [(1, 0, 0, chunk, RRC), (2, 0, 1, chunk, RRC)]
         rows += [(0, 1, 2, chunk, 0), (0, 2, 2, chunk, 0)]
     return program(OpType.ALLREDUCE, 3, chunks, rows)
+
+
+def test_a_switch_fixes_no_order() -> None:
+    """Nothing is said of the order of its sums but that there is none."""
+    plan = replace(planned(fuse(lowered(at_one_rank(1)), "full")), multicast=Bits.ANY)
+    found = problem(plan)
+    assert "other bits each time" in found.message and found.help == "leave out --bits any"
+    declared = declared_orders(Catalogue.of(plan))
+    assert declared and declared.lines(0, whole=True) == []
+    assert declared.facts(whole=True)["sums"] == {}
+    same = declared_orders(Catalogue.of(replace(plan, multicast=Bits.SAME)))
+    assert same and same.lines(0, whole=True) == ["chunk 0 at every rank: r0 + r1 + r2"]
 
 
 def merged(chunks: int = 1) -> Plan:

@@ -11,7 +11,9 @@ import pytest
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.kernels import source
+from hccc.ir.transport import Transport
 from hccc.lang.transfer import load as transfer
+from hccc.testing.clusters import cluster
 from tests import sass
 from tests.runtime.handwritten import INCLUDE
 from tests.runtime.test_gpu_compile import kernel_text
@@ -119,6 +121,28 @@ def test_bodies_keep_many_bytes_in_flight(
     text = kernel_text(sources, destinations, inline=1)
     kernel, used = compiled(text, tmp_path, f"-DHCCC_DTYPE={dtype}")
     check(kernel, used, sources, most)
+
+
+@needs_tools
+@pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_100", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", *(pytest.param(d, marks=pytest.mark.slow) for d in ("float32", "int64"))]
+)
+def test_a_switch_has_eight_loads_in_flight(dtype: str, arch: str, tmp_path: Path) -> None:
+    """Its loop loads 8 times 16 bytes of all ranks before it stores the first, without spills."""
+    text = transfer.read(EXAMPLES / "direct_allreduce.rccl")
+    chosen = Options(transport=Transport.MULTICAST, bits="any", tune="off")
+    plan = driver.compile_text(text, chosen, cluster("define node1 = 8\ndefine device = H100")).plan
+    how = f"-arch={arch}", f"-DHCCC_DTYPE={dtype}"
+    kernel, used = compiled(source.cuda(plan), tmp_path, *how)
+    names = [i.name for i in kernel.code]
+    loads = [at for at, name in enumerate(names) if name.startswith("LDGMC")]
+    each = 2 if dtype == "int64" else 1  # words that one load reduces: of 64 bits alone
+    stores = [at for at, n in enumerate(names) if n.startswith("STG.E.128") and "STRONG" in n]
+    first = next(at for at in stores if at > loads[0])
+    assert sum(at < first for at in loads) >= 8 * each
+    assert used.spills == 0 and used.registers <= 128
+    assert len(loads) == 16 * each and len(stores) == 16, "a loop, and the turn that is left over"
 
 
 @needs_tools

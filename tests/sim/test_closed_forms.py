@@ -14,7 +14,7 @@ from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Device, Rate, uniform
-from hccc.sim.costs import Costs
+from hccc.sim.costs import SWITCHED, Costs
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -287,6 +287,37 @@ def test_half_of_a_packet_is_flags() -> None:
     assert took.min() == pytest.approx(us(copies * part, device.store), rel=CLOSE)
     crossed = run.carried[run.machine.links]
     assert crossed.max() == pytest.approx(2 * 7 * run.size)
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "reads"),
+    [
+        ("direct_allreduce", 1 + 1 / 8, 1 + 1 / 8),
+        ("ring_reducescatter", 1.0, 1 / 8),
+        ("direct_allgather", 1 / 8, 1.0),
+    ],
+)
+def test_a_switch_moves_each_byte_once(name: str, times: float, reads: float) -> None:
+    """Of n ranks each sends its buffer up and gets 1/n of the sum, and the other way round, at the
+    share of its port that multicast addresses get."""
+    options = Options(transport=Transport.MULTICAST, bits="any", tune="off", channels=32)
+    t = cluster(DGX)
+    made = compile_text(Source("x", example(name)), options, t).plan
+    run = simulate(prepare(made, t), Request(16 * GIB))
+    crossed = run.carried[run.machine.links] * SWITCHED / run.size
+    ports = run.machine.resource[run.machine.links]
+    assert crossed[ports % 2 == 0] == pytest.approx(times)  # out of a rank
+    assert crossed[ports % 2 == 1] == pytest.approx(reads)
+    rate = t.devices[0].delivered * SWITCHED
+    assert run.time == pytest.approx(us(max(times, reads) * run.size, rate), rel=CLOSE)
+
+
+def test_floats_that_keep_their_bits_are_loaded_one_by_one() -> None:
+    options = Options(transport=Transport.MULTICAST, tune="off", channels=32)
+    t = cluster(DGX)
+    made = compile_text(Source("x", example("ring_reducescatter")), options, t).plan
+    run = simulate(prepare(made, t), Request(GIB))
+    assert run.carried[run.machine.links] / run.size == pytest.approx(7 / 8)
 
 
 def test_packets_that_cannot_be_simulated_are_refused() -> None:

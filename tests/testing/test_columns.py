@@ -26,6 +26,7 @@ from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.proofs.prove import check_plan
+from hccc.testing.clusters import cluster
 from hccc.testing.judge import first_fault
 from hccc.testing.mutate_plan import Path as Field
 from hccc.testing.mutate_plan import PlanData, leaves, mutate_field, text
@@ -42,7 +43,10 @@ BASES = {  # examples, and how they are compiled: every buffer, guard and kind o
     "a demand": Options(),
     "direct_allreduce": Options(protocol="ll"),
     "direct_scatter": Options(protocol="ll"),
+    "ring_allreduce switched": Options(transport=Transport.MULTICAST, bits="any"),
+    "ring_allgather switched": Options(transport=Transport.MULTICAST),
 }
+SWITCH = "define node1 = 4\ndefine device = H100"
 DEMAND = """ResCCLAlgo(nRanks=4, OpType="custom", Demand="0,1 -> 2; sum 0-3 -> 0,3", nChunks=4):
     for j in range(2):
         transfer(j, 2, 0, j, recv)
@@ -88,6 +92,7 @@ BOUND: dict[str, set[str]] = {
     "protocol": {"E313", *HEADER, *SCHEMA},
     "max_bytes": {*HEADER, *SCHEMA},
     "greets": {"E308", *HEADER, *SCHEMA},
+    "multicast": {"E312", "E313", *HEADER},
     "memory_domain": {*HEADER, "E304", "E311", "E318", *SCHEMA},
     "n_tb": ORDER,
     "n_flags": FLAGS,
@@ -149,8 +154,9 @@ def base(name: str) -> PlanData:
         small = DEMAND
     else:
         small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{file}.rccl").read_text(encoding="utf-8"))
-        small = re.sub(r"PerNode=4", "PerNode=2", small) if nodes else small
-    plan = compile_text(Source(name, small), BASES[name]).plan
+        small = re.sub(r"PerNode=4", "PerNode=2", small) if nodes == ["on nodes"] else small
+    switch = cluster(SWITCH) if name.endswith("switched") else None
+    plan = compile_text(Source(name, small), replace(BASES[name], tune="off"), switch).plan
     data: PlanData = json.loads(plan_json.dumps(plan))
     return data
 

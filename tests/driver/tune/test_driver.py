@@ -19,7 +19,7 @@ from hccc.driver.options import Options
 from hccc.driver.tune import report
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir import text as words
-from hccc.ir.choices import PlanProtocol
+from hccc.ir.choices import Bits, PlanProtocol
 from hccc.ir.digest import digest
 from hccc.ir.topology import Device, Topology, uniform
 from hccc.lang.cluster.load import load
@@ -50,6 +50,15 @@ def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
     assert made.topology
     plan = made.at(size, in_place).plan
     return simulate(prepare(plan, made.topology), Request(size, in_place=in_place)).time
+
+
+def test_a_switch_is_weighed_where_any_bits_will_do() -> None:
+    """AllReduce of 1 GiB is a quarter faster by it; what only moves, or has no switch, is not."""
+    same, any_bits = compiled("direct_allreduce"), compiled("direct_allreduce", bits="any")
+    assert same.plan.multicast is None and any_bits.plan.multicast is Bits.ANY
+    assert took(same, 1 << 30) > 1.2 * took(any_bits, 1 << 30)
+    for algorithm, on in (("ring_allgather", "dgx-h100"), ("direct_allreduce", "mi300x")):
+        assert compiled(algorithm, on, bits="any").plan.multicast is None
 
 
 @pytest.mark.parametrize(
