@@ -221,7 +221,7 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
 
 
 def _ways(plan: Plan, rank: I4, row: I4, src: I4, dst: I4) -> tuple[I4, I4, I4, I4]:
-    """Adds to what crosses between ranks (`crossing`) what a switch brings back to its own rank.
+    """Adds the data that a switch brings back to its rank to those between ranks (`crossing`).
 
     Returns the ways, too: EACH, or LOADED and STORED at once with all of its primitive: i4[m].
     """
@@ -239,9 +239,10 @@ def _by_way(owner: I8, resource: I4, way: I4, n_resources: int) -> tuple[I8, F8]
     what a switch adds or spreads once, at its rate."""
     each, count = np.unique((owner * WAYS + way) * n_resources + resource, return_counts=True)
     primitive, of = np.divmod(each // n_resources, WAYS)
-    times = np.where(of == EACH, count, 1 / SWITCHED)
+    times = np.where(of == EACH, count.astype(np.float64), 1 / SWITCHED)
     kinds, at = np.unique(primitive * n_resources + each % n_resources, return_inverse=True)
-    return kinds, np.bincount(at, times)
+    total: F8 = np.bincount(at, times)
+    return kinds, total
 
 
 def pieces(plan: Plan, size: int) -> tuple[int, int]:
