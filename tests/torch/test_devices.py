@@ -46,8 +46,9 @@ CASES = (
 def _environment(n: int, place: Path) -> dict[str, str]:
     """Writes kernels for the stand-in, and returns the variables that have ranks use it."""
     runtime = cuda.working_runtime()
-    # It stays where it is, for what it compiles is kept by its path; it names this very tree.
-    compiler = runtime.parent / f"nvcc-{crc32(__file__.encode()):08x}"
+    # It stays where it is, for what it compiles is kept by its path; it names this tree and the runtime.
+    kind = crc32(f"{__file__} {runtime.name}".encode())
+    compiler = runtime.parent / f"nvcc-{kind:08x}"
     if not compiler.exists():
         cuda.compiler(compiler, runtime)
     gpu = {"NVCC": str(compiler), "HCCC_GPU_ARCH": "sm_standin", "HCCC_PLATFORM": "cpu"}
