@@ -56,5 +56,5 @@ def sets_before(tb_ptr: I8, preds: Csr, order: I4) -> SetsBefore:
 def _latest_first(preds: Csr, place: I8) -> list[int]:
     """Returns the edges of each primitive, the one that begins last first: an edge is implied by
     others only if one of these begins after it does."""
-    by_place: I8 = np.lexsort((-place[preds.index], preds.owner()))
-    return by_place.tolist()
+    by_place: list[int] = np.lexsort((-place[preds.index], preds.owner())).tolist()
+    return by_place
