@@ -4,19 +4,21 @@
 
 Four parts, all of them by default; each prints a table, and every bound whether it is met:
 
-bytes  jobs of all eight collectives over 4 + 2 and 3 + 1 + 2 ranks: what each vendor cluster sends is what
-       docs/jobs.md, section 4, says, exactly.
-one    calls of a communicator that leaves all to one vendor's library, beside calls of the library's
-       own table, in turn in one process: at least 0.98 of its speed.
-hosts  Allreduce and Allgather over two network namespaces, joined by a line of --rate: each a vendor
-       cluster. Jobs with two lanes, in one micro-batch and in several; the same as an ordered list; the
-       compiled plan that hccc takes by itself; gloo, where PyTorch is installed; SendRecv. Of calls
-       of 16 MiB and more the bound is the slower of the wire and the vendor's library alone.
+bytes  jobs of all eight collectives over 4 + 2 and 3 + 1 + 2 ranks: what each vendor cluster sends
+       is what docs/jobs.md, section 4, says, exactly.
+one    calls of a communicator that leaves all to one vendor's library, beside calls of the
+       library's table, and MPI's own functions, in turn in one process, in C (vendors_rank.c): at
+       least 0.98 of the library's speed.
+hosts  Allreduce and Allgather over two network namespaces, each a vendor cluster, joined by a
+       line of --rate. Jobs with two lanes, in one micro-batch and in several; the same as an
+       ordered list; the compiled plan that hccc takes by itself; gloo, where PyTorch is
+       installed; SendRecv. Of calls of 16 MiB and more the bound is the slower of the wire and
+       the vendor's library alone.
 alike  the same on a line that takes about as long as the libraries: what two lanes gain.
 
-Times are those of the slowest rank, medians of calls that follow each other, all ways in turn. The last
-two parts need root. Libraries are those of the tests, in environments of their own (tests/vendor).
-Status 1: a bound is missed.
+Times are those of the slowest rank, medians of calls that follow each other, all ways in turn. The
+last two parts need root. Libraries are those of the tests, in environments of their own
+(tests/vendor). Status 1: a bound is missed.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -40,8 +44,9 @@ from benchmarks import namespaces
 from benchmarks.namespaces import DEVICE
 from benchmarks.vendors_rank import CALLS, TIMEOUT_S, Case
 from hccc.ir.collective import Collective, OpType
-from hccc.runtime.communicator.runtime_library import build, library
+from hccc.runtime.communicator.runtime_library import COMMUNICATOR, build, library
 
+SOURCE = Path(__file__).with_name("vendors_rank.c")
 PARTS = ("bytes", "one", "hosts", "alike")
 TCP = 0.956  # of a line's bits are data in frames of 1,500 bytes
 KIB, MIB = 1 << 10, 1 << 20
@@ -73,13 +78,11 @@ def installed(vendor: str) -> str:
 
 
 def ran(part: str, case: Case, rate: str = "") -> list[dict[str, Any]]:
-    """Runs all ranks, each vendor cluster on a host of its own where there is a rate, and returns what
+    """Runs all ranks, each vendor cluster on a host of its own where there is a rate; returns what
     rank 0 found. Raises SystemExit where a rank fails."""
     of_rank = [k for k, n in enumerate(case.ranks) for _ in range(n)]
     said = {"HCCC_JOB": secrets.token_hex(8), "HCCC_NRANKS": str(len(of_rank))}
     said |= {"HCCC_TIMEOUT": f"{TIMEOUT_S:g}", "HCCC_STANDARD": "1"}
-    if part == "one":
-        said |= {"HCCC_VENDOR": case.vendors[0], "HCCC_STANDARD": "0"}
     command = [sys.executable, "-m", "benchmarks.vendors_rank", part, json.dumps(asdict(case))]
     with ExitStack() as stack:
         hosts: Sequence[namespaces.Host] = ()
@@ -117,8 +120,8 @@ def table(title: str, heads: Sequence[str]) -> Table:
 
 
 def sent_bytes(c: Collective, ranks: Sequence[int], n: int) -> list[int]:
-    """Returns the bytes that each vendor cluster sends; root is rank 0. n: bytes of a block (docs/jobs.md,
-    section 4)."""
+    """Returns the bytes that each vendor cluster sends (docs/jobs.md, section 4); root is rank 0.
+    n: bytes of a block."""
     all, k = sum(ranks), len(ranks)
     match c.op:
         case OpType.ALLREDUCE:
@@ -151,17 +154,49 @@ def bytes_over_borders(vendor: str) -> tuple[Table, list[Bound]]:
     return made, bounds
 
 
+def compiled(folder: str) -> str:
+    """Compiles vendors_rank.c with libhccc, and returns the program."""
+    rooms = [COMMUNICATOR.source.parents[1] / room for room in ("communicator", "vendor")]
+    made, runtime = f"{folder}/vendors_rank", build()
+    words = ["gcc", "-O2", *(f"-I{room / 'include'}" for room in rooms), str(SOURCE)]
+    words += ["-o", made, str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"]
+    subprocess.run(words, check=True)
+    return made
+
+
 def one_vendor(vendor: str, n: int, quick: bool) -> tuple[Table, list[Bound]]:
-    """Times one vendor's library by a communicator and by its own table."""
-    sizes = (8, KIB, 64 * KIB, MIB) if quick else tuple(8 << (3 * k) for k in range(8))
-    found = ran("one", Case((n,), (vendor,), sizes=sizes, repeats=7 if quick else 25))
+    """Times one vendor's library by a communicator, by its table, and by its own functions."""
+    sizes = (
+        (8, KIB, 64 * KIB, MIB) if quick else (8, KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, LARGE)
+    )
+    said = {"HCCC_JOB": secrets.token_hex(8), "HCCC_NRANKS": str(n), "HCCC_VENDOR": vendor}
+    said |= {"HCCC_VENDOR_LIBRARY": installed(vendor), "HCCC_STANDARD": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        words = [compiled(folder), vendor, str(21 if quick else 101), *map(str, sizes)]
+        ranks = [
+            subprocess.Popen(
+                words,
+                env=os.environ | said | {"HCCC_RANK": str(r)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for r in range(n)
+        ]
+        try:
+            texts = [rank.communicate(timeout=DEADLINE_S)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+    if any(rank.returncode for rank in ranks):
+        raise SystemExit(f"one, {vendor}: a rank has failed")
+    found = [[float(word) for word in line.split()] for line in texts[0].splitlines()]
+    ways = ("communicator", "table", "library")[: len(found[0]) - 2]
     title = f"Allreduce of {n} ranks by {vendor}, µs"
-    made, bounds = table(title, ("bytes", "communicator", "table", "ratio")), []
-    for row in found:
-        ratio = row["ms"]["table"] / row["ms"]["communicator"]
-        figures = (f"{ms * 1e3:.2f}" for ms in row["ms"].values())
-        made.add_row(f"{row['size']:,}", *figures, f"{ratio:.3f}")
-        bounds.append(Bound(f"{vendor} alone, {row['size']:,} bytes", ratio, 0.98))
+    made, bounds = table(title, ("bytes", *ways, f"{ways[-1]} / communicator")), []
+    for size, *took, ratio in found:
+        what = f"{size:,.0f}"
+        made.add_row(what, *(f"{us:.3f}" for us in took), f"{ratio:.3f}")
+        bounds.append(Bound(f"{vendor} alone, {what} bytes", ratio, 0.98))
     return made, bounds
 
 

@@ -115,30 +115,6 @@ def of_bytes(case: Case) -> None:
         all.say({"collective": op.value, "count": count, "sent": [int(x) for x in sent]})
 
 
-def of_one(case: Case) -> None:
-    """Says what AllReduces of one vendor take: of a communicator that leaves all to the library, and
-    of the library's own table, in turn in one process."""
-    all = Ranks(case)
-    table = all.alone(case.vendors[0], case.rows()[0])
-    assert table is not None
-    for size in case.sizes:
-        send, receive = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
-        at = (send.ctypes.data, receive.ctypes.data, size // 4, FLOAT32, SUM)
-        ways: dict[str, Callable[[], object]] = {
-            "communicator": lambda at=at: library().call("AllReduce", *at, all.comm.handle, None),
-            "table": lambda at=at: table.engine.call("all_reduce", *at, table._handle, None),
-        }
-        calls = max(2, min(500, (1 << 21) // size))
-        took: dict[str, list[float]] = {way: [] for way in ways}
-        for turn in range(1 + case.repeats):
-            for way, call in ways.items():
-                ms = all.slowest(lambda call=call, calls=calls: [call() for _ in range(calls)])
-                if turn:
-                    took[way].append(ms / calls)
-        assert (receive == all.n).all()
-        all.say({"size": size, "ms": {way: statistics.median(ms) for way, ms in took.items()}})
-
-
 class Hosts(Ranks):
     """This rank of jobs over hosts, and the ways to make its calls."""
 
@@ -203,8 +179,8 @@ class Hosts(Ranks):
             raise AssertionError(f"{name}: rank {self.rank} has a wrong result")
 
     def _alone(self, send: Any, receive: Any, count: int) -> Callable[[], object]:
-        """Returns the call of the vendor's library, within each vendor cluster, whose largest buffer
-        is as long as the job's."""
+        """Returns the call of the vendor's library, within each vendor cluster, whose largest
+        buffer is as long as the job's."""
         own = self.library
         if own is None:
             return lambda: None
@@ -252,7 +228,7 @@ def of_hosts(case: Case) -> None:
 
 
 if __name__ == "__main__":
-    {"bytes": of_bytes, "one": of_one, "hosts": of_hosts}[sys.argv[1]](
+    {"bytes": of_bytes, "hosts": of_hosts}[sys.argv[1]](
         Case(
             **{
                 k: tuple(v) if isinstance(v, list) else v

@@ -78,4 +78,10 @@ def test_mpich_beside_own() -> None:
 
 
 def test_oneccl_beside_mpich() -> None:
-    assert _wrong({"oneccl": ([0, 1], [0]), "mpich": ([2, 3], [2, 3])}, 1) == [[]] * 4
+    assert _wrong({"oneccl": ([0, 1, 2, 3], [0, 2]), "mpich": ([4, 5], [4, 5])}, 1) == [[]] * 6
+
+
+def test_three_vendor_clusters() -> None:
+    """Of three, one and two ranks; one alone needs no library."""
+    three = {"mpich": ([0, 1, 2], [0, 2]), "own": ([3], [3]), "oneccl": ([4, 5], [5])}
+    assert _wrong(three, 2) == [[]] * 6
