@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import Any
@@ -22,7 +23,6 @@ from hccc.ir.collective import OpType
 from hccc.ir.job import VendorClusters, vendor_clusters
 from hccc.runtime.communicator.communicator import Communicator, allocate
 from hccc.runtime.communicator.errors import check
-from hccc.runtime.communicator.groups import group
 from hccc.runtime.communicator.runtime_library import library
 from hccc.runtime.job.loaded import LoadedJob
 from hccc.runtime.vendor.engines import ID_BYTES, VendorCommunicator, load
@@ -90,6 +90,12 @@ class Ranks:
         words = (ids[members[0]].tobytes(), len(members), members.index(self.rank))
         return engine.join(*words, timeout=TIMEOUT_S) if len(members) > 1 else None
 
+    def leave(self) -> None:
+        """Ends the communicator, at all ranks, and this process: MPI is never finalized."""
+        self.comm.destroy()
+        sys.stdout.flush()
+        os._exit(0)
+
     def say(self, found: object) -> None:
         """Prints a result, at rank 0."""
         if not self.rank:
@@ -113,6 +119,11 @@ def of_bytes(case: Case) -> None:
         sent = np.zeros(len(v))
         np.add.at(sent, v.of_ranks(), all.gathered(float(loaded.sent)))
         all.say({"collective": op.value, "count": count, "sent": [int(x) for x in sent]})
+        if loaded is not first:
+            loaded.end()
+    if first:
+        first.end()
+    all.leave()
 
 
 class Hosts(Ranks):
@@ -142,7 +153,7 @@ class Hosts(Ranks):
         ways: dict[str, Callable[[], object]] = {}
         for name, job in self.jobs.items():
             words = (send.ctypes.data, receive.ctypes.data, count, FLOAT32, SUM, TIMEOUT_S)
-            ways[name] = lambda job=job, words=words: job.run(*words)
+            ways[name] = partial(job.run, *words)
         ways["plan"] = lambda: getattr(self.comm, CALLS[self.case.collective])(send, receive)
         if self.case.gloo:
             ways["gloo"] = self._gloo(send, receive)
@@ -190,18 +201,14 @@ class Hosts(Ranks):
         return lambda: own.all_gather(of_all, receive[: of_all.size * len(self.own)])
 
     def _messages(self, size: int) -> Callable[[], object]:
-        """Returns SendRecv of the first ranks of the first two hosts, both ways at once."""
-        ends = [row[0] for row in self.case.rows()[:2]]
-        if self.rank not in ends:
+        """Returns a message of the first rank of the first host to that of the second."""
+        source, target = (row[0] for row in self.case.rows()[:2])
+        if self.rank not in (source, target):
             return lambda: None
-        out, into, peer = allocate(size // 4), allocate(size // 4), sum(ends) - self.rank
-
-        def call() -> None:
-            with group():
-                self.comm.send(out, peer)
-                self.comm.recv(into, peer)
-
-        return call
+        data = allocate(size // 4)
+        if self.rank == source:
+            return lambda: self.comm.send(data, target)
+        return lambda: self.comm.recv(data, source)
 
     def _gloo(self, send: Any, receive: Any) -> Callable[[], object]:
         torch, dist = import_module("torch"), import_module("torch.distributed")
@@ -224,17 +231,14 @@ def of_hosts(case: Case) -> None:
     all = Hosts(case)
     for size in case.sizes:
         all.say(all.measure(size))
-    all.gathered(0)
+    for job in all.jobs.values():
+        job.end()
+    all.leave()
 
 
 if __name__ == "__main__":
-    {"bytes": of_bytes, "hosts": of_hosts}[sys.argv[1]](
-        Case(
-            **{
-                k: tuple(v) if isinstance(v, list) else v
-                for k, v in json.loads(sys.argv[2]).items()
-            }
-        )
-    )
-    sys.stdout.flush()
-    os._exit(0)  # MPI is never finalized
+    said: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in json.loads(sys.argv[2]).items()
+    }
+    {"bytes": of_bytes, "hosts": of_hosts}[sys.argv[1]](Case(**said))
