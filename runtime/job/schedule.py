@@ -111,7 +111,7 @@ def schedule(
     """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block; lanes: False
     for all tasks in one, an ordered list; messages: whether what a rank of the vendor cluster sends
     to another goes as over a border, as its library has no sends; by_library: of each vendor
-    cluster, whether its library reduces what comes over a border. Raises CommunicatorError."""
+    cluster, whether the library reduces at the border. Raises CommunicatorError."""
     table, reducers = dumps(job).encode(), bytes(by_library) or None
     numbers = (count, rank, batches, in_place, not lanes, messages)
     shape = _Shape(table, len(table), *numbers, reducers)

@@ -282,7 +282,7 @@ def test_a_program_is_compiled_to_packets(hccc: Hccc) -> None:
 
 
 def test_a_table_of_times(hccc: Hccc, tmp_path: Path) -> None:
-    """It has what the table on stdout has, and what --baseline says of NCCL."""
+    """It has the times of stdout's table, and those of NCCL that --baseline says."""
     file = tmp_path / "times.table"
     sizes = ("-b", "1K", "-e", "1M", "-f", "1000")
     argv = (RING, "--cluster", DGX, "--tune", "off", *sizes)

@@ -144,7 +144,7 @@ class World:
         return False
 
     def _reduce_pair(self, heads: list[Any], task: Any) -> bool:
-        """Adds what a rank has got over the border to what the border rank has."""
+        """Adds two ranks' pieces, of which one came over the border, at the border rank."""
         r = next(r for r, _, group in heads if group[0] is task)
         members = self.job.clusters.members(int(self.job.clusters.of_ranks()[r]))
         both = [members[int(task[name])] for name in ("peer", "within")]

@@ -38,8 +38,8 @@ def _wrong(sizes: dict[str, tuple[list[int], list[int]]], batches: int) -> list[
 def wrong_at_borders(
     c: Communicator, v: VendorClusters, vendors: Sequence[tuple[str, str]], file: str
 ) -> tuple[int, list[str]]:
-    """Has libraries reduce at borders. Returns how many types and reductions `file` has, and those
-    whose results are wrong at this rank."""
+    """Has libraries reduce at borders. Returns the number of types and reductions that `file` has,
+    and those of them that are wrong at this rank."""
     vendor, own = vendors[c.rank]
     allreduce, engine = hetccl(v, OpType.ALLREDUCE), load("mpich", file)
     words = (c.handle, c.rank, allreduce, vendor, own, [(0, 2)])
