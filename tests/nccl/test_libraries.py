@@ -62,7 +62,7 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     for named, why in [
         (tmp_path / "text.so", "text.so: "),
         (tmp_path / "nothing", "nothing: cannot open"),
-        (tmp_path.parent, "has no shared library or job's table, nor has its build/"),
+        (tmp_path.parent, "has no shared library or table, nor has its build/"),
     ]:
         found, _ = run("sums", HCCC_LIBRARIES=str(named))
         assert found["found"] is None and why in found["errors"][0][1], found
