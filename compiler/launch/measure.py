@@ -45,7 +45,7 @@ from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.network import RankNetwork, Wire, network_of
-from hccc.runtime.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
+from hccc.runtime.machines.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.request import LaunchRequest
 
 # type, reduction, bytes → a row

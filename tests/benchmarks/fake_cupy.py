@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hccc.runtime.ptx import arrays
+from hccc.runtime.machines import arrays
 
 # What follows the CUDA source: a launch of the grid by CPU threads, as cuLaunchCooperativeKernel.
 ENTRY = """

@@ -30,8 +30,9 @@ from benchmarks.gpu import (
     timing,
 )
 from benchmarks.gpu import run as script
-from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.machine import PtxKernel, PtxLaunch
+from hccc.runtime.machines.arrays import Arrays
+from hccc.runtime.machines.kernel import MachineLaunch
+from hccc.runtime.machines.ptx.machine import PtxKernel
 from hccc.runtime.request import LaunchRequest
 from tests.benchmarks.fake_cupy import fake_cupy
 from tests.runtime.handwritten import PROGRAMS
@@ -359,7 +360,7 @@ def test_constants_do_what_they_time(tmp_path: Path) -> None:
         room, out = arrays.zeros(constants.ROOM, np.uint8), arrays.zeros(4, np.uint64)
         pointers = [a.data.ptr for a in (words, host, room, out)]
         params = struct.pack("4Q2i", *pointers, number, few.times)
-        launch = PtxLaunch(params, few.blocks, 1, few.threads, 0)
+        launch = MachineLaunch(params, few.blocks, 1, few.threads, 0)
         assert kernel.run([launch], arrays.regions(), seed=1) is None, kind.name
         assert constants.one(few, out) > 0, kind.name
         flags = words[constants.REACH :: constants.FAR].tolist()

@@ -15,7 +15,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hccc.base.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError
+from hccc.runtime.machines.kernel import Place
+from hccc.runtime.machines.kernel import refuse as machine_refuse
 
 SIZES = {"pred": 1, **{f"{kind}{8 * n}": n for kind in "busf" for n in (1, 2, 4, 8, 16)}}
 _LABEL = re.compile(r"([\w$]+):(?!:)")
@@ -28,7 +30,6 @@ _HEADER = re.compile(
     r"(?:\.(?:visible|weak|extern)\s+)*\.(?P<kind>entry|func)\s*"
     r"(?:\((?P<results>[^)]*)\)\s*)?(?P<name>[\w$]+)\s*(?:\((?P<params>[^)]*)\))?"
 )
-Place = tuple[int, int, int]  # a file's number, line and column
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
@@ -85,8 +86,7 @@ class Module:
 
 def refuse(what: str, line: int) -> UserError:
     """Makes the error for text that the machine does not run."""
-    help = "the machine runs what nvcc makes of hccc's kernels; a new instruction is to be added"
-    return fail("E487", f"PTX, line {line}: {what}", help=help)
+    return machine_refuse("PTX", what, line)
 
 
 def parse(text: str) -> Module:

@@ -24,10 +24,10 @@ from hccc.runtime.abi import Params
 from hccc.runtime.build import Variant
 from hccc.runtime.cuda import KERNEL
 from hccc.runtime.layout import shape_of
-from hccc.runtime.ptx import launcher
-from hccc.runtime.ptx.launcher import PtxLauncher
-from hccc.runtime.ptx.machine import PtxKernel
-from hccc.runtime.ptx.mutants import mutants
+from hccc.runtime.machines import launcher
+from hccc.runtime.machines.ptx.launcher import PtxLauncher
+from hccc.runtime.machines.ptx.machine import PtxKernel
+from hccc.runtime.machines.ptx.mutants import mutants
 from hccc.runtime.request import LaunchRequest
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc  # a fixture
@@ -36,7 +36,7 @@ from tests.marks import LONG, slow
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 # Those of 32 ranks take minutes.
 NAMES = [
     p.stem for p in sorted(EXAMPLES.glob("*.rccl")) if LONG > 1 or not p.stem.startswith("hm_")
@@ -109,14 +109,12 @@ def test_what_orders_is_missed(tmp_path: Path, ring: bool) -> None:
     for seed in range(SEEDS):
         assert harness.fault(harness.text, seed) == ""
         executed |= harness.executed
-    origins = {origin.line: origin for origin in harness.kernel.program.origins}
-    files = harness.kernel.program.module.files
     told, waits = set[str](), set[Any]()
     kept: list[Any] = []  # what was not missed, with the wait that it is of
     for mutant in mutants(harness.text):
         if mutant.line not in executed:
             continue
-        places = [(Path(files[file]).name, *at) for file, *at in origins[mutant.line].source]
+        places = harness.kernel.places(mutant.line)
         wait = tuple(place for place in places if place[0] not in POLLED)
         if any(harness.fault(mutant.text, seed) for seed in range(SEEDS)):
             told.add(".".join(mutant.was.split()[0].split(".")[:2]))

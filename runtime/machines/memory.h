@@ -78,7 +78,9 @@ struct Region {
   Line*& line(uint64_t at) { return lines[at / LINE - begin / LINE]; }
 };
 
-enum Finding : int { NOTHING, UNPUBLISHED, STALE, UNORDERED, WILD, MISALIGNED, HANG, TRAP };
+enum Finding : int {
+  NOTHING, UNPUBLISHED, STALE, UNORDERED, UNREADY, WILD, MISALIGNED, HANG, TRAP
+};
 
 // The first fault that was found.
 struct Report {

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from hccc.base.diagnostics import UserError
-from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.machine import PtxFinding, PtxKernel, PtxLaunch
-from hccc.runtime.ptx.mutants import mutants
+from hccc.runtime.machines.arrays import Arrays
+from hccc.runtime.machines.kernel import Finding, MachineLaunch
+from hccc.runtime.machines.ptx.machine import PtxKernel
+from hccc.runtime.machines.ptx.mutants import mutants
 
 HEAD = """
 .version 9.0
@@ -71,16 +72,16 @@ SEEDS = range(1, 17)
 
 def run(
     text: str, memory: Arrays, params: Sequence[Sequence[int]], threads: int = 1, seed: int = 1
-) -> PtxFinding | None:
+) -> Finding | None:
     """Runs a kernel once for each list of parameters, each on a GPU of its own."""
     grids = [
-        PtxLaunch(struct.pack("3Q", *([*given, 0, 0, 0][:3])), 1, 1, threads, rank)
+        MachineLaunch(struct.pack("3Q", *([*given, 0, 0, 0][:3])), 1, 1, threads, rank)
         for rank, given in enumerate(params)
     ]
     return PtxKernel(text, "k").run(grids, memory.regions(), seed)
 
 
-def message(text: str, seed: int) -> tuple[PtxFinding | None, Any]:
+def message(text: str, seed: int) -> tuple[Finding | None, Any]:
     """Runs MESSAGE with 64 threads a rank; returns the fault, and the words rank 1 has read."""
     memory = Arrays()
     data, flag = memory.zeros(256, np.uint32), memory.zeros(32, np.uint32)
@@ -176,7 +177,7 @@ def test_vectors_and_functions() -> None:
     assert made.tolist() == [4, 4, 0, 0]
 
 
-def fault(body: str, address: int = 0) -> PtxFinding:
+def fault(body: str, address: int = 0) -> Finding:
     memory = Arrays()
     data = memory.zeros(8, np.uint32)
     found = run(f"{HEAD}{body}\nret;\n}}", memory, [(data.data.ptr + address, 0)], 2)

@@ -22,19 +22,21 @@ from hccc.ir.transport import Transport
 from hccc.runtime.build import Variant
 from hccc.runtime.cuda import KERNEL
 from hccc.runtime.layout import shape_of
-from hccc.runtime.ptx.arrays import Arrays
-from hccc.runtime.ptx.launcher import MULTICASTS, PtxLauncher
-from hccc.runtime.ptx.machine import PtxFinding, PtxKernel, PtxLaunch, PtxMulticast
-from hccc.runtime.ptx.mutants import mutants
+from hccc.runtime.machines.arrays import Arrays
+from hccc.runtime.machines.kernel import Finding, MachineLaunch, Multicast
+from hccc.runtime.machines.launcher import MULTICASTS
+from hccc.runtime.machines.ptx.launcher import PtxLauncher
+from hccc.runtime.machines.ptx.machine import PtxKernel
+from hccc.runtime.machines.ptx.mutants import mutants
 from hccc.runtime.request import LaunchRequest
 from hccc.testing.clusters import cluster
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
 from tests.marks import slow
-from tests.runtime.ptx.test_machine import HEAD
+from tests.runtime.machines.ptx.test_machine import HEAD
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 DGX = EXAMPLES / "clusters" / "dgx-h100.cluster"
 RANKS = 4
 SEEDS = range(1, 9)
@@ -43,16 +45,16 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 def executed(
     body: str, values: Any, seed: int = 1, begin: int = MULTICASTS
-) -> tuple[PtxFinding | None, Any, list[Any]]:
+) -> tuple[Finding | None, Any, list[Any]]:
     """Runs one thread with a multicast address of the values' rows in %rd1; returns the fault, what
     it has stored at %rd2, and what the rows hold then."""
     memory = Arrays()
     rows = [memory.asarray(row) for row in values]
     out = memory.zeros(4, values.dtype)
-    many = PtxMulticast(begin, rows[0].nbytes, tuple(int(row.data.ptr) for row in rows))
+    many = Multicast(begin, rows[0].nbytes, tuple(int(row.data.ptr) for row in rows))
     kernel = PtxKernel(HEAD + body + "\n  ret;\n}\n", "k")
     params = np.array([MULTICASTS, out.data.ptr, 0], "u8").tobytes()
-    found = kernel.run([PtxLaunch(params, 1, 1, 1, 0)], memory.regions(), seed, [many])
+    found = kernel.run([MachineLaunch(params, 1, 1, 1, 0)], memory.regions(), seed, [many])
     return found, np.array(out), [np.array(row) for row in rows]
 
 

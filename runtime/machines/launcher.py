@@ -1,80 +1,76 @@
-"""launcher: launches a generated collective on the machine for PTX, each rank on a GPU of its own.
+"""launcher: launches a generated collective on a machine, each rank on a GPU of its own.
 
-The kernels are the CUDA text as nvcc compiles it for a communicator of several GPUs: one launch
-for each rank, fences that reach all of them. Each launch has another seed, so that as many launches
-are as many orders of execution. What a machine finds wrong ends a launch with the lines of both
-accesses; results are as those of a GPU.
+The kernels are compiled as for a communicator of several GPUs: one launch for each rank, fences
+that reach all of them. Each launch has another seed, so that as many launches are as many orders of
+execution. What a machine finds wrong ends a launch with the lines of both accesses; results are as
+those of a GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
-import shutil
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hccc.base.diagnostics import fail
 from hccc.runtime.abi import LocalRecord, Params, WindowRecord
 from hccc.runtime.build import Variant
-from hccc.runtime.cuda import (
-    KERNEL,
-    CudaCatalogueLauncher,
-    CudaDevice,
-    CudaLauncher,
-    KernelUnit,
-    addresses_of,
-    build_binary,
-)
-from hccc.runtime.ptx.arrays import ALIGNMENT, Arrays
-from hccc.runtime.ptx.machine import PtxKernel, PtxLaunch, PtxMulticast
+from hccc.runtime.cuda import CudaDevice, CudaLauncher, KernelUnit, addresses_of, build_binary
+from hccc.runtime.machines.arrays import ALIGNMENT, Arrays
+from hccc.runtime.machines.kernel import MachineKernel, MachineLaunch, Multicast
 from hccc.runtime.request import LaunchRequest
 
-ARCH = "sm_90"
 MULTICASTS = 1 << 60  # the first multicast address: nothing else is there
 ROOM = 1 << 40  # bytes from one multicast address to the next, at least those of a window
 Calls = Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]]
 
 
-class _OnMachine(CudaLauncher):
-    """What both launchers do otherwise than on a GPU."""
+
+class OnMachine(CudaLauncher):
+    """What launchers of machines do otherwise than on a GPU."""
 
     system_scope = 1  # whether fences reach other devices: each rank is one
-    arch = ARCH
+    arch: str
+    hip: bool
 
     def _find_device(self) -> CudaDevice:
         self.arrays, self.seed = Arrays(), 0
-        self._multicasts: list[PtxMulticast] = []
-        return CudaDevice(self.arrays, hip=False, arch=self.arch, units=0, cooperative=True)
+        self._multicasts: list[Multicast] = []
+        return CudaDevice(self.arrays, hip=self.hip, arch=self.arch, units=0, cooperative=True)
 
-    def _kernel(self, unit: KernelUnit, variant: Variant) -> PtxKernel:
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Returns the compiler and its options, without those of a variant. Raises UserError E470
+        where there is none."""
+
+    @abstractmethod
+    def kernel_of(self, text: str) -> MachineKernel:
+        """Returns the kernel of a text. Raises UserError E487."""
+
+    def _kernel(self, unit: KernelUnit, variant: Variant) -> MachineKernel:
         key = unit.source, variant
         if key not in self.kernels:
-            self.kernels[key] = PtxKernel(self.text(unit.source, variant), KERNEL)
-        kernel: PtxKernel = self.kernels[key]
+            self.kernels[key] = self.kernel_of(self.text(unit.source, variant))
+        kernel: MachineKernel = self.kernels[key]
         return kernel
 
     def text(self, source: Path, variant: Variant) -> str:
-        """Returns the PTX of a source. Raises UserError E470 without nvcc, E414."""
-        compiler = shutil.which("nvcc")
-        if compiler is None:
-            help = "install the CUDA toolkit, or launch on the CPU"
-            raise fail("E470", "--device ptx runs what nvcc prints, and there is none", help=help)
-        how = ["-std=c++17", "-O3", "-ptx", "-lineinfo", f"-arch={self.arch}"]
-        command = [compiler, *how, *self.options(variant), str(source)]
+        """Returns what the compiler makes of a source. Raises UserError E470 without one, E414."""
+        command = [*self.command(), *self.options(variant), str(source)]
         return build_binary(source, command, self._searched).read_text()
 
     def _run(self, unit: KernelUnit, kernel: Any, params: Any) -> float:
         return self._run_all(unit, kernel, [params.tobytes()])
 
-    def _run_all(self, unit: KernelUnit, kernel: PtxKernel, calls: Sequence[bytes]) -> float:
+    def _run_all(self, unit: KernelUnit, kernel: MachineKernel, calls: Sequence[bytes]) -> float:
         """Runs calls one after the other, each rank as soon as it can. Raises UserError E488."""
         start = time.perf_counter()
         self.seed += 1
         blocks, n = unit.shape.blocks * unit.shape.channels, unit.shape.ranks
         rows = [(_of_rank(params, rank), rank) for params in calls for rank in range(n)]
-        grids = [PtxLaunch(row, blocks, 1, unit.threads, rank) for row, rank in rows]
+        grids = [MachineLaunch(row, blocks, 1, unit.threads, rank) for row, rank in rows]
         if found := kernel.run(grids, self.arrays.regions(), self.seed, self._multicasts):
             raise found.error()
         return time.perf_counter() - start
@@ -95,7 +91,7 @@ class _OnMachine(CudaLauncher):
                 table[2 * k * rank + k + number] = WindowRecord(begin, size)
             if alike:
                 places = tuple(base for base, _ in spans)
-                self._multicasts.append(PtxMulticast(begin, spans[0][1], places))
+                self._multicasts.append(Multicast(begin, spans[0][1], places))
         self._windows, self._window_count, self._ranks = self._upload(table), k, None
 
     def _windows_of(self, rank: int) -> tuple[int, int, int]:
@@ -115,14 +111,6 @@ class _OnMachine(CudaLauncher):
         params = [self._params(unit, table, local, request).tobytes() for local in tables]
         self._run_all(unit, kernel, params)
         self._check_fault(request)
-
-
-class PtxLauncher(_OnMachine, CudaLauncher):
-    """All ranks of one generated collective on the machine, as `CudaLauncher` on a GPU."""
-
-
-class PtxCatalogueLauncher(_OnMachine, CudaCatalogueLauncher):
-    """All ranks of a catalogue on the machine, as `CudaCatalogueLauncher` on a GPU."""
 
 
 def _page_of(array: Any | None) -> tuple[int, int]:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hccc.runtime.ptx.parse import SIZES, Function, Instruction, Module, refuse
+from hccc.runtime.machines.kernel import Array
+from hccc.runtime.machines.ptx.parse import SIZES, Function, Instruction, Module, refuse
 
-Array = NDArray[Any]
 OPERANDS = 10
 INSTRUCTION = np.dtype(
     [

@@ -3,15 +3,13 @@
 
 #include <sys/mman.h>
 
-#include <map>
-#include <memory>
-
-#include "memory.h"
+#include "../grids.h"
 
 constexpr int OPERANDS = 10;
 constexpr int MOST_CALLS = 16;
 constexpr int BARRIERS = 16;
 constexpr int STACKS = 64;  // that are mapped at once
+constexpr uint64_t SKIP = 1000000000;  // nanoseconds
 
 enum Space : uint8_t { GENERIC, GLOBAL, CONSTANT, SHARED, LOCAL, FRAME };
 enum Order : uint8_t { WEAK, NC, VOLATILE, MMIO, RELAXED, ACQUIRE, RELEASE, ACQ_REL, SC };
@@ -41,21 +39,7 @@ struct Function {
 struct Copy {
   int32_t source, target, size;
 };
-struct GridRow {  // a launch; those of one stream run one after the other
-  const uint8_t* params;
-  int32_t params_bytes, params_at, function, x, y, threads, stream;
-};
-struct RegionRow {
-  uint64_t begin, bytes;
-};
-// Addresses that stand for one place in the memory of several GPUs: those from `first` on in a list of
-// `count` that begin there.
-struct MulticastRow {
-  uint64_t begin, bytes, first, count;
-};
-
 struct Block;
-struct Grid;
 
 struct Frame {
   uint8_t* frame;
@@ -80,34 +64,23 @@ struct Thread {
 };
 
 struct Block {
-  Grid* grid;
-  int x, y, alive;
+  Grid<Block>* grid;
+  int x, y, index, alive;
   int arrived[BARRIERS] = {}, all[BARRIERS] = {};
   std::vector<uint64_t> shared;
   std::vector<Thread*> threads;
   std::vector<Store*> stores;  // handed over by its threads
 };
 
-struct Grid {
-  GridRow row;
-  int alive, first_block;  // blocks
-  std::vector<std::unique_ptr<Block>> blocks;
-  std::vector<Store*> stores;  // that its GPU sees
-};
-
-class Machine {
+class Machine : public Grids<Machine, Thread, Block> {
  public:
   const Instruction* code;
   const Function* functions;
   const uint64_t* constants;
   const Copy* copies;
-  uint8_t* executed = nullptr;
-  std::vector<MulticastRow> multicasts;
-  const uint64_t* replicas = nullptr;  // of all of them
-  Memory memory;
-  bool stopped = false;
+  uint64_t stack_bytes = 0;
 
-  explicit Machine(std::vector<Region> regions) : memory(std::move(regions)) {}
+  explicit Machine(const RunRow& run) : Grids(run, SKIP) {}
   ~Machine() {
     for (uint8_t* stacks : mapped_) munmap(stacks, STACKS * stack_bytes);
   }
@@ -167,12 +140,9 @@ class Machine {
 
   // Ends the run with a finding; returns false, as handlers do.
   bool fail(const Thread& t, const Instruction& i, int finding, uint64_t at) {
-    if (!memory.report.finding || finding == WILD || finding == MISALIGNED)
-      memory.report = {finding, int(&i - code), t.who.grid, t.who.block, t.who.thread,
-                       -1, 0, 0, 0, at};
-    stopped = true;
-    return false;
+    return Grids::fail(t.who, int(&i - code), finding, at);
   }
+  void fail(const Thread& t, int finding) { fail(t, *t.next, finding, 0); }
 
   // Loads, and below stores, `size` bytes, `past` of which are before them.
   bool load(Thread& t, const Instruction& i, int size, uint8_t* out, int past = 0) {
@@ -267,34 +237,16 @@ class Machine {
   // Publishes what a release of a thread does.
   void release(Thread& t, const Instruction& i) { publish(t, i.scope); }
 
-  // Returns the first fault, with blocks as their grids count them.
-  Report report() const {
-    Report r = memory.report;
-    r.block -= grids_[r.grid]->first_block;
-    r.writer_block -= grids_[r.writer_grid]->first_block;
-    return r;
-  }
-
   // Waits for the block's other threads at a barrier.
   bool barrier(Thread& t, const Instruction& i, int reduction);
   bool end(Thread& t);
-  void begin(Grid& g, int number);
-  void run(const std::vector<GridRow>& rows, uint64_t seed, uint64_t hang);
-
-  uint64_t steps = 0;
-
-  uint64_t stack_bytes = 0, shared_bytes = 0;
+  void begin(Block& b, int grid);
+  void turn(Thread& t);
+  const Thread& first() const { return *threads_[0]; }
 
  private:
-  std::vector<Thread*> ready_;
-  std::vector<std::unique_ptr<Grid>> grids_;
-  std::vector<GridRow> waiting_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<uint8_t*> mapped_, stacks_;
-  uint64_t skipped_ = 0;
-  int ended_ = 0, blocks_ = 0;
-
-  uint64_t time() const { return 1 + steps + skipped_; }
 
   // Finds what an access touches: memory without weakness (`plain`), or a region.
   bool find(Thread& t, const Instruction& i, int size, int past, uint8_t*& plain, Region*& region,
@@ -333,7 +285,7 @@ class Machine {
   void publish(Thread& t, int scope) {
     Block& b = *t.block;
     if (scope == OF_BLOCK) return memory.raise(t.stores, HANDED, b.stores);
-    Grid& g = *b.grid;
+    Grid<Block>& g = *b.grid;
     if (scope != OF_SYSTEM) {
       memory.raise(t.stores, ON_GPU, g.stores);
       return memory.raise(b.stores, ON_GPU, g.stores);
@@ -343,16 +295,5 @@ class Machine {
     memory.publish(g.stores);
   }
 
-  void ready(Thread& t) {
-    t.runs_at = int(ready_.size());
-    ready_.push_back(&t);
-  }
-  void wait(Thread& t) {
-    ready_[t.runs_at] = ready_.back();
-    ready_[t.runs_at]->runs_at = t.runs_at;
-    ready_.pop_back();
-    t.runs_at = -1;
-  }
   void meet(Block& b, int which, int reduction);
-  void turn();
 };
