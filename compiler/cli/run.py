@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from hccc.ir.collective import Collective
 from hccc.ir.op_type import SKEWED
 
+EMULATED = {"ptx": "cuda", "gcn": "hip"}  # and the target of each
+
 
 @click.command(
     short_help="Run all ranks of ALGO on real data, and check and time it.",
@@ -71,9 +73,9 @@ from hccc.ir.op_type import SKEWED
 @click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
 @click.option(
     "--device",
-    type=click.Choice(["cpu", "cuda", "hip", "ptx"]),
+    type=click.Choice(["cpu", "cuda", "hip", *EMULATED]),
     default="cpu",
-    help="ptx: cuda, emulated.",
+    help="ptx, gcn: cuda, hip, emulated.",
 )
 @click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
 @click.option(
@@ -148,7 +150,7 @@ def run(
     from hccc.cli import jobs
     from hccc.driver.inputs import name_of, opened
 
-    if options["device"] == "ptx":
+    if options["device"] in EMULATED:
         options |= {name: few for name, few in _FEW.items() if not given(name)}
     how = with_reductions(command_options(options), options["ops"])
     options["ops"] = tuple(dict.fromkeys(op for some in options["ops"] for op in some))
@@ -203,7 +205,7 @@ _FEW = {"maxbytes": 16 << 10, "iters": 2, "warmup_iters": 0}
 
 def _target(device: str) -> str:
     """Returns the target that kernels for a device are of."""
-    return "cuda" if device == "ptx" else device
+    return EMULATED.get(device, device)
 
 
 def _check_files(algorithm: Path, *files: Path | None) -> None:

@@ -45,12 +45,28 @@ from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.network import RankNetwork, Wire, network_of
+from hccc.runtime.machines.gcn.launcher import GcnCatalogueLauncher, GcnLauncher
 from hccc.runtime.machines.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.request import LaunchRequest
 
 # type, reduction, bytes → a row
 Measure = Callable[[Collective, str, str, int, SizeSchedule, Timed], PerfRow]
 MOST_SIZES = 10_000  # of one `hccc run`
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device that is emulated: the target whose text it runs, and its launchers."""
+
+    target: str
+    alone: type[CudaLauncher]
+    catalogue: type[CudaCatalogueLauncher]
+
+
+MACHINES = {
+    "ptx": Machine("cuda", PtxLauncher, PtxCatalogueLauncher),
+    "gcn": Machine("hip", GcnLauncher, GcnCatalogueLauncher),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,7 @@ class RunOptions:
             what = "--network" if self.network else f"--device {self.device}"
             option = "--hosts" if self.hosts else "--procs"
             raise fail("E473", f"{option}: ranks in processes are the CPU's, without {what}")
-        if self.trace and (self.hosts or self.device in ("hip", "ptx")):
+        if self.trace and (self.hosts or self.device in ("hip", *MACHINES)):
             where = "on hosts, whose clocks differ" if self.hosts else f"with {self.device}"
             message = f"--trace: launches are recorded on the CPU and on NVIDIA GPUs, not {where}"
             raise fail("E459", message, help="leave --trace out")
@@ -399,8 +415,8 @@ def launcher(
     if device == "cpu":
         dispatch = place / f"{library.name}_cpu_dispatch.cpp"
         return CpuCatalogueLauncher(dispatch, library, network=network)
-    if device == "ptx":
-        return PtxCatalogueLauncher(place, suffix, library)
+    if device in MACHINES:
+        return MACHINES[device].catalogue(place, suffix, library)
     return _of_device(device, CudaCatalogueLauncher(place, suffix, library))
 
 
@@ -412,8 +428,8 @@ def communicator(
     shape = shape_of(plan)
     if device == "cpu":
         return CpuLauncher(source, plan.name, shape, plan.collective, network=network)
-    if device == "ptx":
-        return PtxLauncher(source, shape, plan.collective, plan.warps)
+    if device in MACHINES:
+        return MACHINES[device].alone(source, shape, plan.collective, plan.warps)
     return _of_device(device, CudaLauncher(source, shape, plan.collective, plan.warps))
 
 
@@ -466,8 +482,8 @@ def distinct(c: Collective, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
 
 
 def _target(device: str) -> Target:
-    """Returns the target that a device runs; the machine for PTX runs CUDA's."""
-    name = "cuda" if device == "ptx" else device
+    """Returns the target that a device runs; a machine runs the text of GPUs."""
+    name = MACHINES[device].target if device in MACHINES else device
     return next(target for target in TARGETS if target.name == name)
 
 

@@ -18,7 +18,7 @@ from hccc.base.diagnostics import Note, UserError, fail
 
 Array = NDArray[Any]
 Place = tuple[int, int, int]  # a file's number, line and column
-SHARED = tuple(Path(__file__).with_name(f"{name}.h") for name in ("grids", "memory"))
+SHARED = tuple(Path(__file__).with_name(f"{name}.h") for name in ("floats", "grids", "memory"))
 _FLAGS = ("-O2", "-fvisibility=hidden", "-ffp-contract=off")
 _MOST_SKIPS = 2_000  # of the time in which nothing goes on: all of them are longer than a day
 _FINDINGS = (  # enum Finding

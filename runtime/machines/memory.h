@@ -50,6 +50,8 @@ struct Store {
   uint8_t size;
   Level level;
   bool published;
+  bool strong;  // another one there need not be ordered
+  uint64_t entered;  // a cache, as its machine counts
   uint8_t bytes[MOST_BYTES];
 };
 
@@ -138,14 +140,14 @@ class Memory {
   }
 
   void store_weak(const Actor& who, Region* r, uint64_t at, int size, int where,
-                  const uint8_t* bytes, std::vector<Store*>& own) {
+                  const uint8_t* bytes, std::vector<Store*>& own, bool strong = false) {
     Line& line = line_of(r, at);
     write_truth(who, line, at, size, where, bytes);
     if (free_.empty()) free_.push_back(&pool_.emplace_back());
     Store* s = free_.back();
     free_.pop_back();
     *s = {at, &line, who.grid, who.block, who.thread, where, uint32_t(all_.size()), uint8_t(size),
-          OF_THREAD, false, {}};
+          OF_THREAD, false, strong, 0, {}};
     memcpy(s->bytes, bytes, size);
     all_.push_back(s);
     line.pending.push_back(s);
@@ -185,14 +187,31 @@ class Memory {
   // Publishes one that chance picks, after those of its block that it must not overtake.
   bool publish_any() {
     if (all_.empty()) return false;
-    Store* s = all_[rng.below(all_.size())];
+    publish_early(all_[rng.below(all_.size())]);
+    return true;
+  }
+
+  // Publishes one, after those of its block that it must not overtake.
+  void publish_early(Store* s) {
     const std::vector<Store*> before = s->line->pending;
     for (Store* other : before) {
       if (other == s) break;
       if (other->block == s->block && overlap(*other, s->at, s->size)) publish(other);
     }
     publish(s);
-    return true;
+  }
+
+  // Tells whether another than `who` has written what was loaded, since.
+  void check_loaded(const Actor& who, Region* r, uint64_t at, int size, int where,
+                    const uint8_t* bytes) {
+    const Line* line = r->line(at);
+    if (!line) return;
+    for (int k = 0; k < size; ++k) {
+      const Writer& w = line->writer[(at % LINE + k) / 4];
+      const bool own = w.grid == who.grid && w.block == who.block && w.thread == who.thread;
+      if (bytes[k] != line->truth[at % LINE + k] && !own)
+        return tell(who, *line, at, k, where, UNORDERED);
+    }
   }
 
   bool pending() const { return !all_.empty(); }
@@ -276,8 +295,12 @@ class Memory {
     all_[s->index]->index = s->index;
     all_.pop_back();
     ++progress;
-    if (line.pending.empty() && memcmp(reinterpret_cast<void*>(s->at), line.truth + s->at % LINE,
-                                       s->size) != 0)
+    uint8_t* const here = reinterpret_cast<uint8_t*>(s->at);
+    uint8_t* const truth = line.truth + s->at % LINE;
+    if (!line.pending.empty() || memcmp(here, truth, s->size) == 0) return;
+    if (s->strong)
+      memcpy(truth, here, s->size);
+    else
       tell({s->grid, s->block, s->thread, 0}, line, s->at, 0, s->where, UNORDERED);
   }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "../floats.h"
 #include "machine.h"
 
 using u8 = uint8_t;
@@ -382,41 +383,6 @@ bool saturate(Machine&, Thread& t, const Instruction& i) {
   return true;
 }
 
-// A float of `exponent` and `mantissa` bits, rounded to nearest even. finite: there are no
-// infinities, and what is too large becomes the largest.
-template <int exponent, int mantissa, bool finite>
-u32 narrow(float x, u32 nan, u32 largest) {
-  u32 bits;
-  memcpy(&bits, &x, 4);
-  const u32 sign = bits >> 31 << (exponent + mantissa);
-  if (x != x) return nan;
-  const double a = fabs(double(x));
-  const int bias = (1 << (exponent - 1)) - 1;
-  int e = a == 0 ? 1 - bias : std::max(ilogb(a), 1 - bias);
-  double units = nearbyint(ldexp(a, mantissa - e));  // of the last place
-  if (units >= ldexp(1.0, mantissa + 1)) units /= 2, ++e;
-  const u32 r = units < ldexp(1.0, mantissa)
-                    ? u32(units)
-                    : (u32(e + bias) << mantissa) + (u32(units) - (u32(1) << mantissa));
-  const bool over = std::isinf(x) || e > bias + (finite && exponent == 4) || r > largest;
-  if (over) return sign | (finite ? largest : ((u32(1) << exponent) - 1) << mantissa);
-  return sign | r;
-}
-template <int exponent, int mantissa>
-float widen(u32 bits) {
-  const int bias = (1 << (exponent - 1)) - 1, e = bits >> mantissa & ((1 << exponent) - 1);
-  const u32 m = bits & ((1 << mantissa) - 1);
-  const bool negative = bits >> (exponent + mantissa) & 1;
-  double a;
-  if (exponent == 4 && e == 15 && m == 7)
-    a = NAN;
-  else if (exponent != 4 && e == (1 << exponent) - 1)
-    a = m ? double(NAN) : double(INFINITY);
-  else
-    a = e ? ldexp(double(m | 1u << mantissa), e - bias - mantissa)
-          : ldexp(double(m), 1 - bias - mantissa);
-  return canonical(float(negative ? -a : a));
-}
 inline u16 to_half(float x) { return u16(narrow<5, 10, false>(x, 0x7fff, 0x7bff)); }
 inline u16 to_bfloat(float x) {
   u32 bits;
@@ -424,7 +390,7 @@ inline u16 to_bfloat(float x) {
   if (x != x) return 0x7fff;
   return u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-inline float of_half(u16 bits) { return widen<5, 10>(bits); }
+inline float of_half(u16 bits) { return canonical(widen<5, 10>(bits)); }
 inline float of_bfloat(u16 bits) {
   const u32 word = u32(bits) << 16;
   float x;
