@@ -377,13 +377,13 @@ TABLE = (
     Code("E486", "The transport between hosts refused something."),
     Code(
         "E487",
-        "The text that nvcc makes of a kernel has what the machine for PTX does not run.",
+        "What a compiler makes of a kernel has an instruction that the machine does not run.",
         "An instruction is to be added to it; please report it.",
     ),
     Code(
         "E488",
-        "On the machine for PTX a kernel touched memory that it must not, or memory that another "
-        "thread has written and nothing has ordered before.",
+        "On a machine that emulates a GPU a kernel touched memory that it must not, what another "
+        "has written and nothing has ordered before, or a register that a load has yet to write.",
         "This is a bug in hccc's kernels; please report it with the program.",
     ),
     Code(

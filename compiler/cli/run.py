@@ -77,6 +77,7 @@ EMULATED = {"ptx": "cuda", "gcn": "hip"}  # and the target of each
     default="cpu",
     help="ptx, gcn: cuda, hip, emulated.",
 )
+@click.option("--arch", help="What ptx and gcn compile for: sm_90, gfx942; or sm_80, gfx90a, ...")
 @click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
 @click.option(
     "-J",

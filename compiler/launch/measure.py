@@ -40,13 +40,13 @@ from hccc.runtime.build import pairs
 from hccc.runtime.cpu import CpuCatalogueLauncher, CpuLauncher
 from hccc.runtime.cuda import CudaCatalogueLauncher, CudaLauncher
 from hccc.runtime.layout import DTYPES, shape_of
+from hccc.runtime.machines.gcn.launcher import GcnCatalogueLauncher, GcnLauncher
+from hccc.runtime.machines.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern, scalars
 from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.network import RankNetwork, Wire, network_of
-from hccc.runtime.machines.gcn.launcher import GcnCatalogueLauncher, GcnLauncher
-from hccc.runtime.machines.ptx.launcher import PtxCatalogueLauncher, PtxLauncher
 from hccc.runtime.request import LaunchRequest
 
 # type, reduction, bytes → a row
@@ -59,8 +59,8 @@ class Machine:
     """A device that is emulated: the target whose text it runs, and its launchers."""
 
     target: str
-    alone: type[CudaLauncher]
-    catalogue: type[CudaCatalogueLauncher]
+    alone: Callable[..., CudaLauncher]
+    catalogue: Callable[..., CudaLauncher]
 
 
 MACHINES = {
@@ -85,6 +85,7 @@ class RunOptions:
     window: int = 0
     micro_batch: int = 0
     device: str = "cpu"
+    arch: str | None = None  # what a machine compiles for, sm_80 or gfx90a; None: its own
     workers: int = 0
     timeout: float = 30.0
     network: tuple[float, float] | None = None  # GB/s of each NIC, µs
@@ -99,6 +100,9 @@ class RunOptions:
         if self.minbytes > self.maxbytes:
             message = f"-b {self.minbytes:,} is more than -e {self.maxbytes:,}"
             raise fail("E415", message, help="a smaller -b, or a larger -e")
+        if self.arch and self.device not in MACHINES:
+            help = "leave it out: a GPU says what it is"
+            raise fail("E415", f"--arch is of {' and '.join(MACHINES)}", help=help)
         if (self.procs or self.hosts) and (self.device != "cpu" or self.network):
             what = "--network" if self.network else f"--device {self.device}"
             option = "--hosts" if self.hosts else "--procs"
@@ -258,7 +262,7 @@ def measure(
             one_row = _processes(stack, place, library, options, variants)
         else:
             binds = [
-                _binder(launcher(device, place, library, network), options, variants)
+                _binder(launcher(device, place, library, network, options.arch), options, variants)
                 for device in _devices(options)
             ]
             one_row = _here(binds)
@@ -400,28 +404,38 @@ def between(plan: Plan, wire: Wire | None = None) -> RankNetwork:
 
 
 def launcher(
-    device: str, place: Path, library: Catalogue, network: RankNetwork | None = None
+    device: str,
+    place: Path,
+    library: Catalogue,
+    network: RankNetwork | None = None,
+    arch: str | None = None,
 ) -> CpuLauncher | CudaLauncher:
     """Returns the communicator of all ranks on a device.
 
-    library: a plan or a catalogue, with its directory of kernels `place`.
+    library: a plan or a catalogue, with its directory of kernels `place`; arch: that a machine
+    compiles for.
 
     Raises:
         UserError: E425 this machine has no such device.
     """
     suffix = _target(device).suffix
     if library.alone:
-        return communicator(device, place / f"{library.name}{suffix}", library.plans[0], network)
+        source, plan = place / f"{library.name}{suffix}", library.plans[0]
+        return communicator(device, source, plan, network, arch)
     if device == "cpu":
         dispatch = place / f"{library.name}_cpu_dispatch.cpp"
         return CpuCatalogueLauncher(dispatch, library, network=network)
     if device in MACHINES:
-        return MACHINES[device].catalogue(place, suffix, library)
+        return MACHINES[device].catalogue(place, suffix, library, arch=arch)
     return _of_device(device, CudaCatalogueLauncher(place, suffix, library))
 
 
 def communicator(
-    device: str, source: Path, plan: Plan, network: RankNetwork | None = None
+    device: str,
+    source: Path,
+    plan: Plan,
+    network: RankNetwork | None = None,
+    arch: str | None = None,
 ) -> CpuLauncher | CudaLauncher:
     """Returns the communicator of all ranks of `plan` on a device; `source` has its kernels. Raises
     UserError E425."""
@@ -429,7 +443,7 @@ def communicator(
     if device == "cpu":
         return CpuLauncher(source, plan.name, shape, plan.collective, network=network)
     if device in MACHINES:
-        return MACHINES[device].alone(source, shape, plan.collective, plan.warps)
+        return MACHINES[device].alone(source, shape, plan.collective, plan.warps, arch=arch)
     return _of_device(device, CudaLauncher(source, shape, plan.collective, plan.warps))
 
 

@@ -91,7 +91,10 @@ class Grids {
       seen = memory.progress;
       if (idle <= 20 * ready_.size() + 1000) continue;
       idle = 0;
-      if (memory.publish_any()) continue;
+      if (size_t waiting = memory.pending()) {
+        for (size_t n = 1 + waiting / 16; n; --n) memory.publish_any();
+        continue;
+      }
       skipped_ += skip_ * (1 + skips / 16);  // so that the longest deadline comes, too
       if (++skips > run.hang) own().fail(*ready_[0], HANG);
     }

@@ -35,6 +35,11 @@ class OnMachine(CudaLauncher):
     arch: str
     hip: bool
 
+    def __init__(self, *args: Any, arch: str | None = None, **options: Any) -> None:
+        """As the launcher of a GPU. arch: another than the machine's own, such as gfx90a."""
+        self.arch = arch or self.arch
+        super().__init__(*args, **options)
+
     def _find_device(self) -> CudaDevice:
         self.arrays, self.seed = Arrays(), 0
         self._multicasts: list[Multicast] = []

@@ -214,7 +214,7 @@ class Memory {
     }
   }
 
-  bool pending() const { return !all_.empty(); }
+  size_t pending() const { return all_.size(); }
 
  private:
   std::vector<Region> regions_;

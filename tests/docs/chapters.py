@@ -24,7 +24,7 @@ from tests.test_architecture import ROOT
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("[0-9]*.md"))]
 REASONS = (
-    *("needs a GPU", "needs nvcc", "needs other hosts", "needs PyTorch"),
+    *("needs a GPU", "needs nvcc", "needs clang", "needs other hosts", "needs PyTorch"),
     *("takes ten minutes", "runs all tests"),
 )
 INSTALLS = (

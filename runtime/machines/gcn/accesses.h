@@ -381,4 +381,6 @@ inline void Machine::stir(Wave& w) {
       if (!s->published && memory.rng.chance(256)) memory.publish_early(s);
   }
   if (!w.others.empty() && memory.rng.chance(256)) run_shared(w);
+  // Where nothing says which stores are flags, all that the cache gives up by itself bring them.
+  if (settings.one_cache && memory.rng.chance(128)) memory.publish_any();
 }

@@ -252,6 +252,11 @@ inline u32 permuted(u32 a, u32 b, u32 which) {
   for (int k = 0; k < 4; ++k) r |= byte_of(both, which >> 8 * k) << 8 * k;
   return r;
 }
+template <class T, class Byte>
+T dot4(u32 a, u32 b, T c) {
+  for (int k = 0; k < 32; k += 8) c += u32(Byte(a >> k)) * u32(Byte(b >> k));
+  return c;
+}
 inline s32 signed24(u32 a) { return s32(a << 8) >> 8; }
 template <class To, class From>
 To truncated(From x) {
@@ -324,6 +329,8 @@ T most(T a, T b) {
   X(alignbit_b32, u32, (u32 a, u32 b, u32 c), u32((u64(a) << 32 | b) >> (c & 31)))             \
   X(alignbyte_b32, u32, (u32 a, u32 b, u32 c), u32((u64(a) << 32 | b) >> 8 * (c & 3)))         \
   X(perm_b32, u32, (u32 a, u32 b, u32 c), permuted(a, b, c))                                   \
+  X(dot4_u32_u8, u32, (u32 a, u32 b, u32 c), (dot4<u32, u8>(a, b, c)))                         \
+  X(dot4_i32_i8, u32, (u32 a, u32 b, u32 c), (dot4<u32, s8>(a, b, c)))                         \
   X(min3_u32, u32, (u32 a, u32 b, u32 c), std::min({a, b, c}))                                 \
   X(max3_u32, u32, (u32 a, u32 b, u32 c), std::max({a, b, c}))                                 \
   X(min3_i32, s32, (s32 a, s32 b, s32 c), std::min({a, b, c}))                                 \

@@ -130,7 +130,7 @@ class _Parser:
         opcode, _, rest = line.replace("\t", " ").partition(" ")
         found = [operand.split() for operand in _OPERAND.findall(rest)]
         if opcode.startswith(("s_waitcnt", "buffer_wb", "buffer_inv")):
-            return Instruction(number, self._source, opcode, (), tuple(sum(found, [])))
+            return Instruction(number, self._source, opcode, (), tuple(rest.split()))
         words = tuple(found[-1][1:]) if found else ()
         operands = tuple(operand[0] for operand in found)
         return Instruction(number, self._source, opcode, operands, words)

@@ -8,31 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from hccc.base.diagnostics import UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
-from hccc.emit import directory
 from hccc.emit.targets import CUDA
-from hccc.ir import plan_json
-from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.lang.transfer import load as transfer
 from hccc.runtime.abi import Params
-from hccc.runtime.build import Variant
-from hccc.runtime.cuda import KERNEL
-from hccc.runtime.layout import shape_of
 from hccc.runtime.machines import launcher
 from hccc.runtime.machines.ptx.launcher import PtxLauncher
-from hccc.runtime.machines.ptx.machine import PtxKernel
 from hccc.runtime.machines.ptx.mutants import mutants
-from hccc.runtime.request import LaunchRequest
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
 from tests.marks import LONG, slow
+from tests.runtime.machines.harness import Harness
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
@@ -42,59 +33,13 @@ NAMES = [
     p.stem for p in sorted(EXAMPLES.glob("*.rccl")) if LONG > 1 or not p.stem.startswith("hm_")
 ]
 DTYPES = {"direct": "float32", "staged": "bfloat16"}
-COUNT = 50
 SEEDS = 6
 POLLED = ("port_cuda.h", "block.h", "wait.h")
 
 
-class Harness:
-    """An AllReduce of a few ranks, whose text can be replaced."""
-
-    def __init__(self, plan: Plan, place: Path) -> None:
-        directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
-        source = place / f"{plan.name}.cu"
-        self.plan, self.source = plan, source
-        self.text = self.compiled()
-
-    def compiled(self) -> str:
-        """Returns the PTX of the kernels."""
-        return self._launcher().text(self.source.resolve(), Variant("float32"))
-
-    def edit(self, header: str, old: str, new: str) -> str:
-        """Returns the PTX with another text in a header."""
-        path = self.source.parent / "hccc" / header
-        text = path.read_text()
-        assert text.count(old) == 1
-        path.write_text(text.replace(old, new))
-        try:
-            return self.compiled()
-        finally:
-            path.write_text(text)
-
-    def _launcher(self) -> PtxLauncher:
-        shape = shape_of(self.plan)
-        return PtxLauncher(self.source, shape, self.plan.collective, self.plan.warps)
-
-    def fault(self, text: str, seed: int) -> str:
-        """Queues three calls with a text; returns what was wrong, or nothing."""
-        built = self._launcher()
-        built.seed = seed
-        self.kernel = kernel = PtxKernel(text, KERNEL)
-        built.kernels[built.source, Variant("float32")] = kernel
-        n, arrays = self.plan.n_ranks, built.arrays
-        values = [np.arange(COUNT, dtype="f4") + 100 * k for k in range(3 * n)]
-        inputs = [arrays.asarray(v) for v in values]
-        outputs = [arrays.zeros(COUNT, np.float32) for _ in range(n)]
-        calls = [(inputs[k * n : k * n + n], outputs) for k in range(3)]
-        request = LaunchRequest(COUNT, "float32", timeout=0, deadline=5.0)
-        try:
-            built.launch_all(calls, request)
-        except UserError as error:
-            return error.problem.message
-        finally:
-            self.executed = kernel.executed_lines()
-        wanted = sum(values[2 * n :])
-        return "" if all((o == wanted).all() for o in outputs) else "wrong data"
+def harness_of(plan: Plan, place: Path) -> Harness:
+    """Makes a harness of a plan's CUDA kernels."""
+    return Harness(plan, place, PtxLauncher, CUDA)
 
 
 @pytest.mark.slow
@@ -104,7 +49,7 @@ def test_what_orders_is_missed(tmp_path: Path, ring: bool) -> None:
     it keeps a rank from overwriting what a peer still reads, and loads of the machine are done when
     they are executed; and of two barriers in a row one is enough."""
     made = (plans.ring_allreduce if ring else plans.mesh_allreduce)(3, channels=2)
-    harness = Harness(plans.compiled(replace(made, warps=2)), tmp_path)
+    harness = harness_of(plans.compiled(replace(made, warps=2)), tmp_path)
     executed = set[int]()
     for seed in range(SEEDS):
         assert harness.fault(harness.text, seed) == ""
@@ -141,7 +86,7 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     """Makes an AllReduce of 3 ranks that exchange packets."""
     options = Options(protocol="ll", channels=2)
     plan = driver.compile_program(plans.mesh_allreduce(3), options).plan
-    return Harness(replace(plan, warps=2), tmp_path_factory.mktemp("packets"))
+    return harness_of(replace(plan, warps=2), tmp_path_factory.mktemp("packets"))
 
 
 @pytest.mark.slow
@@ -178,7 +123,7 @@ def test_packets_order_blocks_of_a_rank(tmp_path: Path) -> None:
     """A block stores a sum of some ranks where another stores that of all, when others told it."""
     options = Options(protocol="ll", allocator="connection")
     text = transfer.read(EXAMPLES / "rhd_allreduce.rccl")
-    harness = Harness(replace(driver.compile_text(text, options).plan, warps=1), tmp_path)
+    harness = harness_of(replace(driver.compile_text(text, options).plan, warps=1), tmp_path)
     assert harness.plan.n_tb.max() > 1
     assert [harness.fault(harness.text, seed) for seed in range(4 * SEEDS)] == [""] * 4 * SEEDS
     naive = harness.edit("gpu_packets.h", "hccc_orders = HCCC_BLOCKS > 1", "hccc_orders = false")

@@ -1,0 +1,75 @@
+"""harness: a collective of a few ranks on a machine, whose text can be replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hccc.base.diagnostics import UserError
+from hccc.emit import directory
+from hccc.emit.targets import Target
+from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
+from hccc.ir.plan import Plan
+from hccc.runtime.build import Variant
+from hccc.runtime.layout import shape_of
+from hccc.runtime.machines.launcher import OnMachine
+from hccc.runtime.request import LaunchRequest
+
+
+class Harness:
+    """An AllReduce of a few ranks, whose text can be replaced."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Path,
+        launcher: type[OnMachine],
+        target: Target,
+        count: int = 50,
+    ) -> None:
+        directory.write(place, directory.files(Catalogue.of(plan), [target], plan_json.dumps(plan)))
+        source = place / f"{plan.name}{target.suffix}"
+        self.plan, self.source, self.launcher, self.count = plan, source, launcher, count
+        self.text = self.compiled()
+
+    def compiled(self) -> str:
+        """Returns the text of the kernels."""
+        return self._launcher().text(self.source.resolve(), Variant("float32"))
+
+    def edit(self, header: str, old: str, new: str) -> str:
+        """Returns the text of the kernels with another text in a header."""
+        path = self.source.parent / "hccc" / header
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+        try:
+            return self.compiled()
+        finally:
+            path.write_text(text)
+
+    def _launcher(self) -> OnMachine:
+        shape = shape_of(self.plan)
+        return self.launcher(self.source, shape, self.plan.collective, self.plan.warps)
+
+    def fault(self, text: str, seed: int) -> str:
+        """Queues three calls with a text; returns what was wrong, or nothing."""
+        built = self._launcher()
+        built.seed = seed
+        self.kernel = kernel = built.kernel_of(text)
+        built.kernels[built.source, Variant("float32")] = kernel
+        n, arrays = self.plan.n_ranks, built.arrays
+        values = [np.arange(self.count, dtype="f4") + 100 * k for k in range(3 * n)]
+        inputs = [arrays.asarray(v) for v in values]
+        outputs = [arrays.zeros(self.count, np.float32) for _ in range(n)]
+        calls = [(inputs[k * n : k * n + n], outputs) for k in range(3)]
+        request = LaunchRequest(self.count, "float32", timeout=0, deadline=5.0)
+        try:
+            built.launch_all(calls, request)
+        except UserError as error:
+            return error.problem.message
+        finally:
+            self.executed = kernel.executed_lines()
+        wanted = sum(values[2 * n :])
+        return "" if all((o == wanted).all() for o in outputs) else "wrong data"
