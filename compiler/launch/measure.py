@@ -55,7 +55,7 @@ MOST_SIZES = 10_000  # of one `hccc run`
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class EmulatedDevice:
     """A device that is emulated: the target whose text it runs, and its launchers."""
 
     target: str
@@ -64,8 +64,8 @@ class Machine:
 
 
 MACHINES = {
-    "ptx": Machine("cuda", PtxLauncher, PtxCatalogueLauncher),
-    "gcn": Machine("hip", GcnLauncher, GcnCatalogueLauncher),
+    "ptx": EmulatedDevice("cuda", PtxLauncher, PtxCatalogueLauncher),
+    "gcn": EmulatedDevice("hip", GcnLauncher, GcnCatalogueLauncher),
 }
 
 

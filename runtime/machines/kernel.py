@@ -35,7 +35,7 @@ _FINDINGS = (  # enum Finding
 _LAST_UNORDERED = 4
 
 
-class Origin(Protocol):
+class InstructionOrigin(Protocol):
     """The instruction of a text. line: from 1; source: its place, then those it is inlined at."""
 
     @property
@@ -100,7 +100,7 @@ class Multicast:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MachineFinding:
     """A fault that a machine found. what: in words; who: rank, block of it, thread or wave; source:
     lines, from the innermost function out; writer: of the store that was not ordered."""
 
@@ -139,7 +139,7 @@ class MachineCode:
     table: ctypes.Structure
     kept: tuple[object, ...]
     code: Array
-    origins: tuple[Origin, ...]
+    origins: tuple[InstructionOrigin, ...]
     opcodes: tuple[str, ...]  # as the machine names them; `handler` of an instruction counts in it
     files: Mapping[int, str]
     memory: Array
@@ -151,7 +151,7 @@ class MachineKernel:
     """A kernel's text on a machine, ready to run."""
 
     def __init__(self, source: Path, headers: Sequence[Path], code: MachineCode) -> None:
-        """source, headers: of the machine. Raises UserError E487 for what it does not run."""
+        """Readies a kernel on the machine of a source. Raises UserError E487 for what it lacks."""
         self.code = code
         self._library = _library(source, (*headers, *SHARED))
         known = [self._library.hccc_machine_knows(name.encode()) for name in code.opcodes]
@@ -167,7 +167,7 @@ class MachineKernel:
     def places(self, line: int) -> list[tuple[str, int, int]]:
         """Returns file, line and column that a line comes from, then those it is inlined at."""
         origin = next(o for o in self.code.origins if o.line == line)
-        return [(Path(self.code.files[file]).name, *at) for file, *at in origin.source]
+        return [(Path(self.code.files[file]).name, row, at) for file, row, at in origin.source]
 
     def run(
         self,
@@ -175,7 +175,7 @@ class MachineKernel:
         regions: Sequence[tuple[int, int]],
         seed: int,
         multicasts: Sequence[Multicast] = (),
-    ) -> Finding | None:
+    ) -> MachineFinding | None:
         """Runs launches to their ends; returns the first fault. regions: address and bytes of all
         memory that they may touch; multicasts: addresses that stand for parts of it.
 
@@ -215,8 +215,8 @@ class MachineKernel:
         self.steps = int(run.steps)
         return self._finding(run.report, grids) if run.report.finding else None
 
-    def _finding(self, report: _ReportRecord, grids: Sequence[MachineLaunch]) -> Finding:
-        return Finding(
+    def _finding(self, report: _ReportRecord, grids: Sequence[MachineLaunch]) -> MachineFinding:
+        return MachineFinding(
             _FINDINGS[report.finding],
             report.finding <= _LAST_UNORDERED,
             self.code.unit,

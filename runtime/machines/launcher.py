@@ -27,7 +27,6 @@ ROOM = 1 << 40  # bytes from one multicast address to the next, at least those o
 Calls = Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]]
 
 
-
 class OnMachine(CudaLauncher):
     """What launchers of machines do otherwise than on a GPU."""
 
@@ -36,7 +35,7 @@ class OnMachine(CudaLauncher):
     hip: bool
 
     def __init__(self, *args: Any, arch: str | None = None, **options: Any) -> None:
-        """As the launcher of a GPU. arch: another than the machine's own, such as gfx90a."""
+        """Makes a launcher, as of a GPU. arch: another than the machine's own, as gfx90a."""
         self.arch = arch or self.arch
         super().__init__(*args, **options)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hccc.runtime.machines.gcn.parse import Instruction, Module, refuse
+from hccc.runtime.machines.gcn.parse import GcnInstruction, GcnModule, refuse
 from hccc.runtime.machines.kernel import Array
 
 LANES = 64
@@ -96,7 +96,7 @@ class GcnProgram:
     """What the machine executes of a kernel: a table, and the text that each instruction comes
     from. first: the kernel's first instruction; registers: vectors of a wave."""
 
-    module: Module
+    module: GcnModule
     code: Array
     memory: Array  # of constant variables
     opcodes: tuple[str, ...]  # as the machine names them; `handler` counts in it
@@ -109,17 +109,17 @@ class GcnProgram:
         return self.settings["next_free_vgpr"]
 
 
-def encode(module: Module, kernel: str) -> GcnProgram:
+def encode(module: GcnModule, kernel: str) -> GcnProgram:
     """Returns the table of a kernel. Raises UserError E487 for what the machine does not run."""
     if kernel not in module.kernels or kernel not in module.labels:
         raise refuse(f"there is no kernel {kernel}", 1)
-    return _Encoder(module, kernel).program()
+    return _GcnEncoder(module, kernel).program()
 
 
-class _Encoder:
+class _GcnEncoder:
     """Encodes a kernel and all functions of the text, instruction by instruction."""
 
-    def __init__(self, module: Module, kernel: str) -> None:
+    def __init__(self, module: GcnModule, kernel: str) -> None:
         self._module, self._kernel = module, kernel
         self._settings = module.kernels[kernel]
         self._opcodes: dict[str, int] = {}
@@ -146,7 +146,7 @@ class _Encoder:
             settings=self._settings,
         )
 
-    def _one(self, at: int, i: Instruction) -> Row:
+    def _one(self, at: int, i: GcnInstruction) -> Row:
         """Encodes an instruction: the fields that are not 0."""
         base = re.sub(r"_(e32|e64|sdwa)$", "", i.opcode)
         row: Row = {"line": i.line, "d": [NONE] * 2, "s": [NONE] * SOURCES, "k": [0] * SOURCES}
@@ -168,7 +168,7 @@ class _Encoder:
         row["handler"] = self._opcodes.setdefault(base, len(self._opcodes))
         return row
 
-    def _arithmetic(self, row: Row, i: Instruction, base: str) -> str:
+    def _arithmetic(self, row: Row, i: GcnInstruction, base: str) -> str:
         """Encodes results, operands and what changes them; returns the name."""
         n = 0 if _NO_RESULT.match(base) else 2 if _TWO_RESULTS.match(base) else 1
         widths = [int(w) for w in re.findall(r"_(?:pk_)?[biuf](16|32|64)", base)] or [32]
@@ -196,11 +196,11 @@ class _Encoder:
         row["modified"] = 0 if base.startswith("v_pk_") or "_mix" in base else changed
         return base
 
-    def _access(self, row: Row, i: Instruction, found: re.Match[str]) -> str:
+    def _access(self, row: Row, i: GcnInstruction, found: re.Match[str]) -> str:
         """Encodes an access of memory: operands are the address, data, and a scalar register."""
         space, kind, what = found["space"], found["kind"], found["what"]
         row["space"] = SPACES.index(space)
-        words = dict(w.partition(":")[::2] for w in i.words)
+        words = {name: value for name, _, value in (w.partition(":") for w in i.words)}
         row["offset"] = int(words.pop("offset", "0"), 0)
         row["strong"] = ("sc1" if self._named_scopes else "glc") in words
         row["wide"] = not self._named_scopes or "sc0" in words
@@ -249,15 +249,15 @@ class _Encoder:
         row["returns"] = two
         return f"ds_{kind}"
 
-    def _result(self, row: Row, i: Instruction, k: int, word: str) -> None:
+    def _result(self, row: Row, i: GcnInstruction, k: int, word: str) -> None:
         at, first, count = self._register(i, word)
         row["d"][k], row["first"][k], row["counts"][k] = at, first, count
 
-    def _place(self, row: Row, i: Instruction, k: int, word: str) -> None:
+    def _place(self, row: Row, i: GcnInstruction, k: int, word: str) -> None:
         at, first, count = self._register(i, word)
         row["s"][k], row["first"][2 + k], row["counts"][2 + k] = at, first, count
 
-    def _source(self, row: Row, i: Instruction, k: int, word: str, base: str) -> None:
+    def _source(self, row: Row, i: GcnInstruction, k: int, word: str, base: str) -> None:
         """Encodes an operand: a register, perhaps another sign of it, or a constant."""
         if word.startswith("-") and not re.match(r"-[\d.]", word):
             row["neg"], word = row.get("neg", 0) | 1 << k, word[1:]
@@ -270,7 +270,7 @@ class _Encoder:
         else:
             row["s"][k], row["k"][k] = CONSTANT, self._constant(i, k, word, base)
 
-    def _register(self, i: Instruction, word: str) -> tuple[int, int, int]:
+    def _register(self, i: GcnInstruction, word: str) -> tuple[int, int, int]:
         """Returns where a register begins, its number, and how many there are."""
         if word in _NAMED:
             return _NAMED[word], _NAMED[word], 2 if word in _PAIRS else 1
@@ -283,7 +283,7 @@ class _Encoder:
         first += self._settings["accum_offset"] if found[1] == "a" else 0
         return VECTORS + LANES * first, 128 + first, count
 
-    def _constant(self, i: Instruction, k: int, word: str, base: str) -> int:
+    def _constant(self, i: GcnInstruction, k: int, word: str, base: str) -> int:
         """Returns a constant's 64 bits, the lower ones first."""
         if word in _APERTURES:
             return _APERTURES[word]
@@ -306,12 +306,12 @@ class _Encoder:
             return (value & 0xFFFFFFFF) * 0x100000001
         return value & (1 << 64) - 1
 
-    def _address(self, i: Instruction, name: str) -> int:
+    def _address(self, i: GcnInstruction, name: str) -> int:
         if name in self._module.objects:
             return self._base + self._module.objects[name]
         return CODE + 4 * self._label(i, name)
 
-    def _label(self, i: Instruction, name: str) -> int:
+    def _label(self, i: GcnInstruction, name: str) -> int:
         if name not in self._module.labels:
             raise refuse(f"`{i.opcode}` to {name}", i.line)
         return self._module.labels[name]
@@ -328,7 +328,7 @@ def _bits(value: float, width: int) -> int:
     return int.from_bytes(struct.pack(f"<{kind}", value), "little")
 
 
-def _counters(i: Instruction) -> list[int]:
+def _counters(i: GcnInstruction) -> list[int]:
     """Returns the most loads and stores, and the most of the others, that remain after a wait."""
     most = {"vmcnt": 64, "lgkmcnt": 64, "expcnt": 8}
     for word in i.words:
@@ -340,7 +340,7 @@ def _counters(i: Instruction) -> list[int]:
     return [most["vmcnt"], most["lgkmcnt"], 0, 0]
 
 
-def _modify(row: Row, i: Instruction, word: str, base: str) -> str:
+def _modify(row: Row, i: GcnInstruction, word: str, base: str) -> str:
     """Encodes a word after the operands; returns the instruction's name."""
     name, _, value = word.partition(":")
     if name in _BITS:

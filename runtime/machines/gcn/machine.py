@@ -21,7 +21,7 @@ _GIVEN = (
 )
 
 
-class _ProgramRecord(ctypes.Structure):
+class _GcnRecord(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("code", "opcodes")),
         *((name, ctypes.c_uint64) for name in ("n_code", "shared_bytes")),
@@ -41,7 +41,7 @@ class GcnKernel(MachineKernel):
 
 def _code_of(p: GcnProgram) -> MachineCode:
     opcodes = (ctypes.c_char_p * len(p.opcodes))(*(opcode.encode() for opcode in p.opcodes))
-    table = _ProgramRecord(
+    table = _GcnRecord(
         p.code.ctypes.data,
         ctypes.cast(opcodes, ctypes.c_void_p).value,
         len(p.code),

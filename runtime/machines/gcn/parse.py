@@ -30,7 +30,7 @@ _SETTING = re.compile(r"\.amdhsa_(\w+)\s+(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class GcnInstruction:
     """An instruction. line: of the text, from 1; source: its place; words: what follows the
     operands, such as `sc1` and `offset:16`."""
 
@@ -42,13 +42,13 @@ class Instruction:
 
 
 @dataclass(slots=True)
-class Module:
+class GcnModule:
     """A text. arch: gfx942 for example; labels: the instruction that each stands before; data:
     that of all variables, objects: where each begins in it; kernels: the settings of each."""
 
     arch: str = ""
     files: dict[int, str] = field(default_factory=dict)
-    code: list[Instruction] = field(default_factory=list)
+    code: list[GcnInstruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     data: bytearray = field(default_factory=bytearray)
     objects: dict[str, int] = field(default_factory=dict)
@@ -60,16 +60,16 @@ def refuse(what: str, line: int) -> UserError:
     return machine_refuse("assembly", what, line)
 
 
-def parse(text: str) -> Module:
+def parse(text: str) -> GcnModule:
     """Reads a module. Raises UserError E487 for what it does not know."""
-    return _Parser(text).module
+    return _AssemblyParser(text).module
 
 
-class _Parser:
+class _AssemblyParser:
     """Reads a module, line by line."""
 
     def __init__(self, text: str) -> None:
-        self.module = Module()
+        self.module = GcnModule()
         self._source: tuple[Place, ...] = ()
         self._section = ".text"
         self._settings: dict[str, int] = {}
@@ -126,11 +126,11 @@ class _Parser:
         elif word in (".ascii", ".asciz"):
             raise refuse(f"the variable's value `{word}`", number)
 
-    def _instruction(self, number: int, line: str) -> Instruction:
+    def _instruction(self, number: int, line: str) -> GcnInstruction:
         opcode, _, rest = line.replace("\t", " ").partition(" ")
         found = [operand.split() for operand in _OPERAND.findall(rest)]
         if opcode.startswith(("s_waitcnt", "buffer_wb", "buffer_inv")):
-            return Instruction(number, self._source, opcode, (), tuple(rest.split()))
+            return GcnInstruction(number, self._source, opcode, (), tuple(rest.split()))
         words = tuple(found[-1][1:]) if found else ()
         operands = tuple(operand[0] for operand in found)
-        return Instruction(number, self._source, opcode, operands, words)
+        return GcnInstruction(number, self._source, opcode, operands, words)

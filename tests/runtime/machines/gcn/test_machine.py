@@ -13,7 +13,7 @@ from hccc.base.diagnostics import UserError
 from hccc.runtime.machines.arrays import Arrays
 from hccc.runtime.machines.gcn.machine import GcnKernel
 from hccc.runtime.machines.gcn.mutants import mutants
-from hccc.runtime.machines.kernel import Finding, MachineLaunch
+from hccc.runtime.machines.kernel import MachineFinding, MachineLaunch
 
 # s[0:1] are the parameters' address; s[4:5], s[6:7] and s[8:9] become the parameters.
 TEXT = """
@@ -99,7 +99,7 @@ def text_of(body: str, arch: str = "gfx942") -> str:
 
 def run(
     text: str, memory: Arrays, params: Sequence[Sequence[int]], threads: int = 64, seed: int = 1
-) -> Finding | None:
+) -> MachineFinding | None:
     """Runs a kernel once for each list of parameters, each on a GPU of its own."""
     grids = [
         MachineLaunch(struct.pack("3Q", *([*given, 0, 0, 0][:3])), 1, 1, threads, rank)
@@ -108,7 +108,7 @@ def run(
     return GcnKernel(text, "k").run(grids, memory.regions(), seed)
 
 
-def message(text: str, seed: int) -> tuple[Finding | None, Any]:
+def message(text: str, seed: int) -> tuple[MachineFinding | None, Any]:
     """Runs MESSAGE with 2 waves a rank; returns the fault, and the words rank 1 has read."""
     memory = Arrays()
     data, flag = memory.zeros(512, np.uint32), memory.zeros(32, np.uint32)
@@ -117,10 +117,10 @@ def message(text: str, seed: int) -> tuple[Finding | None, Any]:
     return found, data[256:384]
 
 
-def found_of(body: str, seeds: Sequence[int] = SEEDS) -> Finding | None:
+def found_of(body: str, seeds: Sequence[int] = SEEDS) -> MachineFinding | None:
     """Returns the first fault of a kernel with this code that a seed finds."""
 
-    def one(seed: int) -> Finding | None:
+    def one(seed: int) -> MachineFinding | None:
         memory = Arrays()
         data = memory.zeros(1024, np.uint32)
         return run(text_of(body), memory, [(data.data.ptr, data.data.ptr + 2048)], 128, seed)
@@ -233,7 +233,7 @@ def test_stores_of_one_wave_arrive_in_any_order() -> None:
 
 
 def computed(body: str, words: Sequence[int], arch: str = "gfx942") -> list[int]:
-    """Runs code on v2, v3, v4 and v5, whose lanes are all alike; returns those of lane 9 after."""
+    """Runs code on v2 to v5, all lanes of one alike; returns what lane 9 has after."""
     memory = Arrays()
     out = memory.zeros(256, np.uint32)
     loads = "".join(f"\tv_mov_b32_e32 v{2 + k}, {word:#x}\n" for k, word in enumerate(words))

@@ -11,7 +11,7 @@ import pytest
 
 from hccc.base.diagnostics import UserError
 from hccc.runtime.machines.arrays import Arrays
-from hccc.runtime.machines.kernel import Finding, MachineLaunch
+from hccc.runtime.machines.kernel import MachineFinding, MachineLaunch
 from hccc.runtime.machines.ptx.machine import PtxKernel
 from hccc.runtime.machines.ptx.mutants import mutants
 
@@ -72,7 +72,7 @@ SEEDS = range(1, 17)
 
 def run(
     text: str, memory: Arrays, params: Sequence[Sequence[int]], threads: int = 1, seed: int = 1
-) -> Finding | None:
+) -> MachineFinding | None:
     """Runs a kernel once for each list of parameters, each on a GPU of its own."""
     grids = [
         MachineLaunch(struct.pack("3Q", *([*given, 0, 0, 0][:3])), 1, 1, threads, rank)
@@ -81,7 +81,7 @@ def run(
     return PtxKernel(text, "k").run(grids, memory.regions(), seed)
 
 
-def message(text: str, seed: int) -> tuple[Finding | None, Any]:
+def message(text: str, seed: int) -> tuple[MachineFinding | None, Any]:
     """Runs MESSAGE with 64 threads a rank; returns the fault, and the words rank 1 has read."""
     memory = Arrays()
     data, flag = memory.zeros(256, np.uint32), memory.zeros(32, np.uint32)
@@ -177,7 +177,7 @@ def test_vectors_and_functions() -> None:
     assert made.tolist() == [4, 4, 0, 0]
 
 
-def fault(body: str, address: int = 0) -> Finding:
+def fault(body: str, address: int = 0) -> MachineFinding:
     memory = Arrays()
     data = memory.zeros(8, np.uint32)
     found = run(f"{HEAD}{body}\nret;\n}}", memory, [(data.data.ptr + address, 0)], 2)

@@ -23,7 +23,7 @@ from hccc.runtime.build import Variant
 from hccc.runtime.cuda import KERNEL
 from hccc.runtime.layout import shape_of
 from hccc.runtime.machines.arrays import Arrays
-from hccc.runtime.machines.kernel import Finding, MachineLaunch, Multicast
+from hccc.runtime.machines.kernel import MachineFinding, MachineLaunch, Multicast
 from hccc.runtime.machines.launcher import MULTICASTS
 from hccc.runtime.machines.ptx.launcher import PtxLauncher
 from hccc.runtime.machines.ptx.machine import PtxKernel
@@ -45,7 +45,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 def executed(
     body: str, values: Any, seed: int = 1, begin: int = MULTICASTS
-) -> tuple[Finding | None, Any, list[Any]]:
+) -> tuple[MachineFinding | None, Any, list[Any]]:
     """Runs one thread with a multicast address of the values' rows in %rd1; returns the fault, what
     it has stored at %rd2, and what the rows hold then."""
     memory = Arrays()
