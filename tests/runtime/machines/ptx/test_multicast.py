@@ -46,8 +46,10 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 def executed(
     body: str, values: Any, seed: int = 1, begin: int = MULTICASTS
 ) -> tuple[MachineFinding | None, Any, list[Any]]:
-    """Runs one thread with a multicast address of the values' rows in %rd1; returns the fault, what
-    it has stored at %rd2, and what the rows hold then."""
+    """Runs one thread with a multicast address of the values' rows in %rd1.
+
+    Returns the fault, the words at %rd2, and the rows as they are then.
+    """
     memory = Arrays()
     rows = [memory.asarray(row) for row in values]
     out = memory.zeros(4, values.dtype)
