@@ -23,7 +23,8 @@ from hccc.proofs.prove import check_plan
 from hccc.testing.clusters import cluster
 from hccc.testing.judge import first_fault
 from hccc.testing.strategies import correct_programs
-from tests.passes.textbook import alltoall, broadcast, mesh_allreduce, ring_allreduce
+from tests.passes.textbook import RECV, RRC, alltoall, broadcast, mesh_allreduce, ring_allreduce
+from tests.passes.textbook import program as textbook
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 
@@ -71,6 +72,15 @@ def test_a_sum_is_made_where_the_program_makes_it() -> None:
         plan = made(program)
         where = dict(zip(plan.chunk.tolist(), plan.rank_of().tolist(), strict=True))
         assert [(where[chunk] + ahead) % 5 for chunk in range(5)] == list(range(5))
+
+
+def test_a_sum_of_one_rank_is_made_there_whoever_completes_it() -> None:
+    """The program sums all at rank 0, and sends the others theirs; by the switch each makes its
+    own."""
+    rows = [(r, 0, r, chunk, RRC) for chunk in range(3) for r in (1, 2)]
+    rows += [(0, chunk, 3, chunk, RECV) for chunk in (1, 2)]
+    plan = made(textbook(OpType.REDUCESCATTER, 3, 3, rows))
+    assert plan.chunk.tolist() == plan.rank_of().tolist() == [0, 1, 2]
 
 
 def test_sources_are_in_the_order_of_ranks() -> None:

@@ -27,9 +27,12 @@ from hccc.base.diagnostics import InternalError, UserError
 from hccc.driver import compilation as driver
 from hccc.driver import pass_manager
 from hccc.driver.options import Options
-from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
+from hccc.ir.collective import MULTICAST, PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
+from hccc.ir.topology import Topology
+from hccc.passes.multicast import LEAST_RANKS
+from hccc.testing.clusters import cluster
 from hccc.testing.grow import grow
 from tests.marks import slow
 
@@ -318,6 +321,36 @@ MUTANTS = [
         "    p = replace(p, deps=Csr(p.deps.ptr * 0, p.deps.index[:0]))\n"
         "    return Blocks(p, tb)",
     ),
+    PassMutant(
+        "a switch reads what a rank has at the end",
+        "multicast",
+        "_operands(chunks, Buffer.START",
+        "_operands(chunks, Buffer.VALUE",
+    ),
+    PassMutant(
+        "a switch stores to one rank",
+        "multicast",
+        "everywhere=c.all_want",
+        "everywhere=False",
+    ),
+    PassMutant(
+        "a switch takes a sum of one rank for complete",
+        "multicast",
+        "everywhere=c.reduces",
+        "everywhere=False",
+    ),
+    PassMutant(
+        "a switch begins at the next rank",
+        "multicast",
+        "owner = c.source_of(chunk.astype(np.int64))",
+        "owner = (c.source_of(chunk.astype(np.int64)) + 1) % c.n_ranks",
+    ),
+    PassMutant(
+        "no sum of a switch is complete",
+        "multicast",
+        "np.full(n, c.reduces, np.uint8)",
+        "np.zeros(n, np.uint8)",
+    ),
 ]
 HEAD = """
 prange = range
@@ -412,6 +445,17 @@ def implied_edges(m: PassMutant, module: types.ModuleType) -> EdgeAnswers:
     return whole
 
 
+def ways_of(m: PassMutant, program: Program) -> list[tuple[Options, Topology | None]]:
+    """Returns how a program is compiled for a mutant: by the switch where it is of that pass."""
+    if m.module != "multicast":
+        return [(way, None) for way in WAYS]
+    c = program.collective
+    if c.op not in MULTICAST or c.n_ranks < LEAST_RANKS:
+        return []
+    switch = cluster(f"define node1 = {c.n_ranks}\ndefine device = H100")
+    return [(Options(transport=Transport.MULTICAST, tune="off"), switch)]
+
+
 def caught(m: PassMutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
     """Returns the refusal of the first plan that the mutant spoils, or None."""
     module = mutated(m)
@@ -421,9 +465,9 @@ def caught(m: PassMutant, monkeypatch: pytest.MonkeyPatch, programs: list[Progra
     else:
         monkeypatch.setattr(pass_manager, m.module, getattr(module, m.module))
     for program in programs:
-        for way in WAYS:
+        for way, site in ways_of(m, program):
             try:
-                driver.compile_program(program, way)
+                driver.compile_program(program, way, site)
             except UserError as error:
                 return f"{error.problem.code} {error.problem.message[:60]}"
             except InternalError as error:
