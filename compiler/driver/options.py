@@ -108,10 +108,8 @@ class Options:
         default=Transport.AUTO,
         metadata={
             "choices": tuple(choice.name.lower() for choice in CHOICES),
-            "help": "direct: one-sided put and get. staged: send and receive through slots. "
-            "multicast: the NVLink switch reads and writes all ranks at once. auto: direct within "
-            "a memory domain, or with --bits any multicast if it is faster; between two as "
-            "--network-lowering says.",
+            "help": "direct: put and get. staged: through slots. multicast: by the NVLink switch. "
+            "auto: direct in a memory domain, between two see --network-lowering.",
         },
     )
     network_lowering: str = _auto_or(
@@ -126,14 +124,13 @@ class Options:
     accumulate: str | None = _one_of(
         None,
         tuple(one.value for one in Accumulate),
-        "The type in which floats are added: of at least 32 bits (the default), of 64 bits, or "
-        "(same) the element's own, rounded after every two values.",
+        "The type in which floats are added: of at least 32 bits, of 64, or (same) their own, "
+        "rounded after every two.  [default: float32]",
     )
     bits: str | None = _one_of(
         None,
         tuple(one.value for one in Bits),
-        "any: floats may be added in any order, so that a call may give other bits each time. A "
-        "multicast is then faster, and is weighed on a --cluster that has it. same: the default.",
+        "any: floats are added in any order.",
     )
     slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
     channels: int | None = _number(
