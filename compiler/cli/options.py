@@ -76,7 +76,7 @@ overwrite_option = click.option(
 algorithm_argument = click.argument("algorithm", type=AlgorithmFile(), metavar="ALGO")
 _MORE = {
     "reschedule": click.option(
-        "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
+        "--reschedule", is_flag=True, help="Schedule what MSCCL XML does anew."
     ),
     "cluster": click.option(
         "--cluster",

@@ -77,7 +77,7 @@ EMULATED = {"ptx": "cuda", "gcn": "hip"}  # and the target of each
     default="cpu",
     help="ptx, gcn: cuda, hip, emulated.",
 )
-@click.option("--arch", help="What ptx and gcn compile for: sm_90, gfx942; or sm_80, gfx90a, ...")
+@click.option("--arch", help="Of ptx and gcn. [default: sm_90, gfx942]")
 @click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
 @click.option(
     "-J",
@@ -107,7 +107,7 @@ EMULATED = {"ptx": "cuda", "gcn": "hip"}  # and the target of each
     type=RanksOfVendors(),
     default=(),
     metavar="NAME:N,...",
-    help="Libraries of a job's ranks, as mpich:4,own:2.",
+    help="Of a job's ranks, as mpich:4,own:2.",
 )
 @click.option(
     "--network",
@@ -130,7 +130,7 @@ EMULATED = {"ptx": "cuda", "gcn": "hip"}  # and the target of each
     "--trace",
     type=File(),
     metavar="FILE",
-    help="Record a launch of each row for Perfetto (JSON), with --cluster beside the prediction.",
+    help="Record launches for Perfetto, with --cluster beside the prediction.",
 )
 @compile_options
 def run(
