@@ -124,9 +124,9 @@ struct Buffers {
 
 // Returns whether the vendor's library can be called at once: no group is open, nothing is lost, and nothing is logged.
 bool goes_direct(ncclComm_t comm) {
-  hcccResult_t error = hcccSuccess;
-  return !group::open() && comm->state == ncclSuccess && !hccc::log::enabled(hccc::log::INFO, hccc::log::COLL) &&
-         runtime().hcccCommGetAsyncError(comm->of, &error) == hcccSuccess && error == hcccSuccess;
+  if (group::open() || comm->state != ncclSuccess || hccc::log::enabled(hccc::log::INFO, hccc::log::COLL)) return false;
+  const hcccResult_t now = runtime().hcccCommQuery(comm->of, nullptr, nullptr);
+  return now == hcccSuccess || now == hcccInProgress;
 }
 
 // Makes a collective call, of functions with the same parameters. more: reduction and root, where
@@ -134,13 +134,12 @@ bool goes_direct(ncclComm_t comm) {
 template <class Own, class Theirs, class... More>
 ncclResult_t collective(const Call &call, const Buffers &of, ncclComm_t comm, cudaStream_t stream,
                         Own Runtime::*function, Theirs Vendor::*other, More... more) {
-  if (comm && call == comm->direct && goes_direct(comm)) {
-    const ncclResult_t result =
-        (vendor()->*other)(of.send, of.receive, of.count, call.type, more..., comm->vendor, stream);
+  const Theirs its = theirs(other);
+  if (comm && its && call == comm->direct && goes_direct(comm)) {
+    const ncclResult_t result = its(of.send, of.receive, of.count, call.type, more..., comm->vendor, stream);
     if (result == ncclSuccess) return result;
     return caught(comm, [&] { vendors(result); });
   }
-  const Theirs its = theirs(other);
   return made(
       call, comm, its != nullptr,
       [&] {

@@ -18,7 +18,7 @@ namespace hccc_nccl {
   CALL(hcccAllGather) CALL(hcccReduceScatter) CALL(hcccBroadcast) CALL(hcccReduce) CALL(hcccGather)     \
   CALL(hcccScatter) CALL(hcccAllToAll) CALL(hcccAllToAllv) CALL(hcccSend) CALL(hcccRecv)                \
   CALL(hcccSendTagged) CALL(hcccRecvTagged) CALL(hcccRedOpCreatePreMulSum) CALL(hcccRedOpDestroy)      \
-  CALL(hcccrtGetDevice) CALL(hcccrtSetDevice)
+  CALL(hcccCommQuery) CALL(hcccrtGetDevice) CALL(hcccrtSetDevice)
 
 struct Runtime {
 #define MEMBER(name) decltype(&::name) name = nullptr;
