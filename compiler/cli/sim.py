@@ -126,9 +126,9 @@ def sim(
             of_job = simulate_job(*jobs.located(found), sizes)
             say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
-        if output is not None:
-            from hccc.base.files.writing import check_place, write_whole
+        from hccc.base.files.writing import check_place, write_whole
 
+        if output is not None:
             check_place(output, algorithm, how.cluster)
         compiled, topology = load_simulated(what, how)
         if compiled.plan.max_bytes and not given("maxbytes"):
