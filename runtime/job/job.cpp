@@ -187,7 +187,8 @@ const std::vector<bool> &hccc_job::reducers(hcccDataType_t type, hcccRedOp_t op)
   Reduces own;
   const bool reduces = reduces_at_border(), has = !reduces || !joined->device || on_device(type, op);
   own.by_hccc = has && !by_library_;
-  own.by_library = joined->comm && joined->vendor->can(HCCC_VENDOR_REDUCE, type, op);
+  const bool vendors = by_library_ || strcmp(joined->vendor->engine, OWN);  // hccc's own has what hccc has
+  own.by_library = joined->comm && vendors && joined->vendor->can(HCCC_VENDOR_REDUCE, type, op);
   if (able_.agrees) {
     const std::vector<double> all = gathered({own.by_hccc, own.by_library});
     std::vector<Reduces> of_ranks;
