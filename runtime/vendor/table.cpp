@@ -405,7 +405,8 @@ void Waiting::check() {
 }
 
 void Waiting::turn() {
-  constexpr unsigned SPINS = 10000, PERIOD = 1024;  // about a millisecond; then others get the core
+  // Tens of microseconds; then others get the core: lanes of a job, ranks that are more than there are cores.
+  constexpr unsigned SPINS = 300, PERIOD = 1024;
   if (++turns_ > SPINS) sched_yield();
   if (turns_ % PERIOD == 0 || of_.aborted) check();
 }
