@@ -178,7 +178,9 @@ class Explanation:
         blocks = words.count(self.plan.blocks_per_rank, "thread block")
         yield f"  time         {us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
         share = least.time / run.time if run.time else 1.0
-        yield f"  lower bound  {us(least.time)} µs, {percent(share)} % of it: {_why(least)}"
+        links = _LINKS if self.plan.multicast is not None else ""
+        what = f"{us(least.time)} µs{links}, {percent(share)} % of it"
+        yield f"  lower bound  {what}: {_why(least)}"
         yield from self._library()
         if (b := self.gap.bottleneck) is not None:
             took = f"{us(b.load)} µs at its {b.capacity:g} GB/s, in use for {us(b.active)} µs"
@@ -260,6 +262,9 @@ class Explanation:
             yield f"  {name}{percent(c.saves):>7}%  {c.option}{other}".rstrip()
 
 
+_LINKS = " without the switch"
+
+
 def _why(least: Bound) -> str:
     """Describes the parts of the lower bound."""
     cut = least.cut
@@ -273,7 +278,7 @@ def _reasons(g: Gap) -> dict[str, str]:
     """Describes each part of the time, in figures."""
     b, cut = g.bottleneck, g.bound.cut
     reasons = {
-        "bound": "no schedule takes less",
+        "bound": "no schedule takes less" + (_LINKS if g.run.machine.plan.multicast else ""),
         "launch": "of kernels, and of ranks that meet, or load and store what they exchange",
     }
     if b is None or cut is None:

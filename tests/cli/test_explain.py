@@ -296,3 +296,13 @@ def test_a_cluster_is_needed_and_of_the_right_size(hccc: Hccc) -> None:
     file = EXAMPLES / "clusters" / "resccl-topo2.cluster"
     code, _, err = hccc("explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", file)
     assert code == 1 and "Traceback" not in err
+
+
+def test_a_bound_of_links_does_not_hold_for_a_switch(hccc: Hccc) -> None:
+    """An AllReduce by the switch takes less than links from rank to rank allow, and says so."""
+    dgx, direct = EXAMPLES / "clusters" / "dgx-h100.cluster", EXAMPLES / "direct_allreduce.rccl"
+    how = ("--tune", "off", "--channels", "32", "--cluster", dgx, "-b", "1G")
+    out = hccc("explain", direct, *how, "--transport", "multicast", "--bits", "any")[1]
+    bound = re.search(r"lower bound .* without the switch, (.*) %", out)
+    assert bound and float(bound[1]) > 100
+    assert "the switch" not in hccc("explain", direct, *how)[1]
