@@ -14,7 +14,7 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.choices import PlanProtocol
+from hccc.ir.choices import Bits, PlanProtocol
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
@@ -25,9 +25,11 @@ from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
 from hccc.passes.lower import lower
+from hccc.passes.multicast import multicast
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+from hccc.testing.clusters import cluster
 
 Golden = Callable[[str, str], None]
 
@@ -130,6 +132,13 @@ def compiled(
     pipeline: Pipeline = hpds(depend(verify(p)))
     primitives = place(fuse(lower(pipeline, transport), level))
     return sync(allocate(primitives, allocator, blocks), source, slots)
+
+
+def switched(p: Program, bits: Bits = Bits.ANY) -> Plan:
+    """Compiles a Program for as many H100, whose switch reduces."""
+    switch = cluster(f"define node1 = {p.collective.n_ranks}\ndefine device = H100")
+    primitives = place(multicast(hpds(depend(verify(p), switch)), bits))
+    return sync(allocate(primitives, "state", None), "algo.rccl", 2)
 
 
 def written(plan: Plan, place: Path) -> Path:

@@ -28,6 +28,7 @@ CASES: dict[str, Plan] = {
     "broadcast": plans.compiled(plans.broadcast(4)),
     "alltoallv": plans.compiled(plans.uneven(plans.alltoall(4))),
     "reducescatterv": plans.compiled(plans.uneven(plans.direct_reducescatter(4))),
+    "switched": plans.switched(plans.mesh_allreduce(4, channels=2)),
 }
 
 
@@ -95,7 +96,7 @@ def test_other_reductions(op: str, tmp_path: Path, cxx: str) -> None:
     assert world.wrong(Pattern(plan.collective, "bfloat16", op, 777)) == 0
 
 
-GPUS = ["ring", "staged_ring", "alltoall", "alltoallv", "reducescatterv"]
+GPUS = ["ring", "staged_ring", "alltoall", "alltoallv", "reducescatterv", "switched"]
 
 
 @pytest.mark.quick(1)

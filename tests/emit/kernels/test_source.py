@@ -21,6 +21,7 @@ GOLDEN = {
     "mesh": plans.compiled(plans.mesh_allreduce(4)),
     "star": plans.compiled(plans.broadcast(4)),
     "hierarchical": plans.compiled(plans.hierarchical_mesh(2, 2), level="none"),
+    "switched": plans.switched(plans.mesh_allreduce(4)),
 }
 
 
