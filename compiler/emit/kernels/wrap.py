@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH = 100
+DEEPEST = 64  # columns at which the arguments of a statement's call begin, else on the next line
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +26,20 @@ class CallText:
 def wrap(text: CallText, indent: int, tail: str = "") -> list[str]:
     """Lays out `text` followed by `tail`, as lines with the given indentation."""
     lines = [" " * indent]
-    _place(text, lines, len(tail))
+    _place(text, lines, len(tail), DEEPEST)
     lines[-1] += tail
     return lines
 
 
-def _place(text: CallText, lines: list[str], reserve: int) -> None:
+def _place(text: CallText, lines: list[str], reserve: int, deepest: int = WIDTH) -> None:
     """Appends `text` to the last line, keeping `reserve` columns for the text that follows it."""
     flat = text.flat()
     if not text.arguments or len(lines[-1]) + len(flat) + reserve <= WIDTH:
         lines[-1] += flat
         return
     lines[-1] += text.head + "("
+    if len(lines[-1]) > deepest:
+        lines.append(" " * (len(lines[-1]) - len(lines[-1].lstrip()) + 4))
     column = len(lines[-1])
     for k, argument in enumerate(text.arguments):
         last = k == len(text.arguments) - 1

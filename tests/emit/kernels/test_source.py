@@ -129,7 +129,7 @@ def test_primitives_are_numbered_in_the_order_of_their_block(case: str) -> None:
         )
         for text in bodies:
             turns = re.match(r" for \(int i = 0; i < (\d+)", text)
-            numbers = re.findall(r"hccc_prim<[^>]*>\(b, ([i\d +*]+),", text)
+            numbers = re.findall(r"hccc_prim<[^>]*>\(\s*b, ([i\d +*]+),", text)
             for i in range(int(turns[1]) if turns else 1):
                 found += [eval(number, {"i": i}) for number in numbers]
         assert found == list(range(len(found))) and found
