@@ -241,7 +241,7 @@ def _by_way(owner: I8, resource: I4, way: I4, n_resources: int) -> tuple[I8, F8]
     primitive, of = np.divmod(each // n_resources, WAYS)
     times = np.where(of == EACH, count.astype(np.float64), 1 / SWITCHED)
     kinds, at = np.unique(primitive * n_resources + each % n_resources, return_inverse=True)
-    total: F8 = np.bincount(at, times)
+    total = np.bincount(at, times).astype(np.float64)
     return kinds, total
 
 
