@@ -23,7 +23,7 @@ class _OnGcn(OnMachine):
             help = "install clang 19, or launch on the CPU"
             raise fail("E470", "--device gcn runs what clang prints, and there is none", help=help)
         target = ["-x", "hip", "--cuda-device-only", f"--offload-arch={self.arch}", "-nogpulib"]
-        how = ["-nogpuinc", "-Wno-pass-failed", "-gline-tables-only"]
+        how = ["-nogpuinc", "-Wno-pass-failed", "-gdwarf-4", "-gline-tables-only"]
         return [compiler, "-std=c++17", "-O3", "-S", *target, *how]
 
     def kernel_of(self, text: str) -> GcnKernel:

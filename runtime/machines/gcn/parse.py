@@ -7,15 +7,16 @@
       global_store_dword v[2:3], v0, off offset:16 sc0 sc1
     .LBB0_2:
 
-Labels hold in the whole text. Sections of debug information are left out.
+Labels hold in the whole text. Of debug information only what is inlined where is read.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hccc.base.diagnostics import UserError
+from hccc.runtime.machines.gcn.inlined import calls_of
 from hccc.runtime.machines.kernel import Place
 from hccc.runtime.machines.kernel import refuse as machine_refuse
 
@@ -31,8 +32,8 @@ _SETTING = re.compile(r"\.amdhsa_(\w+)\s+(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class GcnInstruction:
-    """An instruction. line: of the text, from 1; source: its place; words: what follows the
-    operands, such as `sc1` and `offset:16`."""
+    """An instruction. line: of the text, from 1; source: its place, then those that it is inlined
+    at; words: what follows the operands, such as `sc1` and `offset:16`."""
 
     line: int
     source: tuple[Place, ...]
@@ -73,9 +74,13 @@ class _AssemblyParser:
         self._source: tuple[Place, ...] = ()
         self._section = ".text"
         self._settings: dict[str, int] = {}
-        for number, raw in enumerate(text.splitlines(), 1):
+        lines = text.splitlines()
+        for number, raw in enumerate(lines, 1):
             if line := raw.partition(";")[0].strip():
                 self._read(number, line)
+        m = self.module
+        calls = calls_of(lines, m.labels, len(m.code))
+        m.code = [replace(i, source=(*i.source, *c)) for i, c in zip(m.code, calls, strict=True)]
 
     def _read(self, number: int, line: str) -> None:
         m = self.module
