@@ -29,9 +29,10 @@ struct RunRow {
   const uint64_t* replicas;  // the addresses that all of them stand for
   uint64_t n_grids, n_regions, n_multicasts, seed, hang;
   uint64_t steps;  // done
-  uint8_t* executed;  // of each instruction, whether it was
+  uint8_t* executed;  // of each instruction, whether it was, and whether it has waited
   Report report;
 };
+enum Executed : uint8_t { EXECUTED = 1, WAITED = 2 };
 
 template <class Block>
 struct Grid {

@@ -33,6 +33,7 @@ _FINDINGS = (  # enum Finding
     "stops, or asks of a barrier what the machine has not",
 )
 _LAST_UNORDERED = 4
+_WAITED = 2  # enum Executed
 
 
 class InstructionOrigin(Protocol):
@@ -158,11 +159,16 @@ class MachineKernel:
         for row, origin in zip(code.code, code.origins, strict=True):
             if not known[row["handler"]]:
                 raise refuse(code.language, f"the instruction `{origin.opcode}`", origin.line)
-        self.executed = np.zeros(len(code.code), np.bool_)  # in any run yet
+        self.executed = np.zeros(len(code.code), np.uint8)  # in any run yet
 
     def executed_lines(self) -> set[int]:
         """Returns the lines of the text that any run has executed."""
-        return set(self.code.code["line"][self.executed].tolist())
+        return set(self.code.code["line"][self.executed > 0].tolist())
+
+    def waiting_lines(self) -> set[int]:
+        """Returns the lines of waits that had to wait for a write-back, or for a store to memory
+        that is not the wave's own, in any run."""
+        return set(self.code.code["line"][self.executed & _WAITED > 0].tolist())
 
     def places(self, line: int) -> list[tuple[str, int, int]]:
         """Returns file, line and column that a line comes from, then those it is inlined at."""
@@ -211,7 +217,7 @@ class MachineKernel:
         )
         if self._library.hccc_machine_run(ctypes.byref(self.code.table), ctypes.byref(run)):
             raise fail("E455", "not enough memory for all threads of a launch")
-        self.executed |= executed.astype(bool)
+        self.executed |= executed
         self.steps = int(run.steps)
         return self._finding(run.report, grids) if run.report.finding else None
 

@@ -30,7 +30,7 @@ Calls = Sequence[tuple[Sequence[Any | None], Sequence[Any | None]]]
 class OnMachine(CudaLauncher):
     """What launchers of machines do otherwise than on a GPU."""
 
-    system_scope = 1  # whether fences reach other devices: each rank is one
+    system_scope = 1  # whether fences reach other devices: each rank is one, else all are one
     arch: str
     hip: bool
 
@@ -73,8 +73,11 @@ class OnMachine(CudaLauncher):
         start = time.perf_counter()
         self.seed += 1
         blocks, n = unit.shape.blocks * unit.shape.channels, unit.shape.ranks
-        rows = [(_of_rank(params, rank), rank) for params in calls for rank in range(n)]
-        grids = [MachineLaunch(row, blocks, 1, unit.threads, rank) for row, rank in rows]
+        if self.system_scope:
+            rows = [(_of_rank(params, rank), rank) for params in calls for rank in range(n)]
+            grids = [MachineLaunch(row, blocks, 1, unit.threads, rank) for row, rank in rows]
+        else:
+            grids = [MachineLaunch(row, blocks, n, unit.threads, 0) for row in calls]
         if found := kernel.run(grids, self.arrays.regions(), self.seed, self._multicasts):
             raise found.error()
         return time.perf_counter() - start

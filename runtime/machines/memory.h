@@ -191,6 +191,10 @@ class Memory {
     return true;
   }
 
+  void publish_last() {
+    if (!all_.empty()) publish_early(all_.back());
+  }
+
   // Publishes one, after those of its block that it must not overtake.
   void publish_early(Store* s) {
     const std::vector<Store*> before = s->line->pending;

@@ -278,12 +278,26 @@ inline bool Machine::invalidate_device(Wave& w) {
 
 // ---- what waits retire ----
 
-inline void Machine::wait_for(Wave& w, size_t loads, size_t others) {
-  if (w.loads.size() > loads) retire_first(w, w.loads, LOADS, w.loads.size() - loads);
-  if (w.others.size() <= others) return;
+// Returns whether a store that others could have noticed, or a write-back has been waited for.
+inline bool Machine::wait_for(Wave& w, size_t loads, size_t others) {
+  const auto matters = [](const Flight* f) {
+    const bool own = f->i->space == SCRATCH || f->i->space == BUFFER;
+    return f->kind == Flight::WRITE_BACK || (f->kind == Flight::STORE && !own);
+  };
+  bool waited = false;
+  if (w.loads.size() > loads) {
+    const size_t n = w.loads.size() - loads;
+    waited = std::any_of(w.loads.begin(), w.loads.begin() + n, matters);
+    retire_first(w, w.loads, LOADS, n);
+  }
+  if (w.others.size() <= others) return waited;
   bool in_order = true;  // those of shared memory alone are
   for (const Flight* f : w.others) in_order &= f->i->space == DS && f->kind != Flight::SCALAR;
-  if (!others || in_order) retire_first(w, w.others, OTHERS, w.others.size() - others);
+  if (others && !in_order) return waited;
+  const size_t n = w.others.size() - others;
+  waited |= std::any_of(w.others.begin(), w.others.begin() + n, matters);
+  retire_first(w, w.others, OTHERS, n);
+  return waited;
 }
 
 inline void Machine::retire_first(Wave& w, std::vector<Flight*>& of, Counter counter, size_t n) {
@@ -381,6 +395,6 @@ inline void Machine::stir(Wave& w) {
       if (!s->published && memory.rng.chance(256)) memory.publish_early(s);
   }
   if (!w.others.empty() && memory.rng.chance(256)) run_shared(w);
-  // Where nothing says which stores are flags, all that the cache gives up by itself bring them.
-  if (settings.one_cache && memory.rng.chance(128)) memory.publish_any();
+  // Where nothing says which stores are flags, those that come last are let out first.
+  if (settings.one_cache && memory.rng.chance(128)) memory.publish_last();
 }

@@ -202,7 +202,8 @@ class _GcnEncoder:
         row["space"] = SPACES.index(space)
         words = {name: value for name, _, value in (w.partition(":") for w in i.words)}
         row["offset"] = int(words.pop("offset", "0"), 0)
-        row["strong"] = ("sc1" if self._named_scopes else "glc") in words
+        strong = "sc1" in words if self._named_scopes else "glc" in words and "slc" not in words
+        row["strong"] = strong  # both are there where data are used once
         row["wide"] = not self._named_scopes or "sc0" in words
         row["returns"] = kind == "atomic" and not {"sc0", "glc"}.isdisjoint(words)
         scaled = words.pop("offen", None)

@@ -600,7 +600,7 @@ inline bool trap(Machine& m, Wave& w, const Instruction& i) { return m.fail(w, i
 inline bool end(Machine& m, Wave& w, const Instruction&) { return m.end(w); }
 inline bool barrier(Machine& m, Wave& w, const Instruction&) { return m.barrier(w); }
 inline bool wait(Machine& m, Wave& w, const Instruction& i) {
-  m.wait_for(w, i.k[0], i.k[1]);
+  if (m.wait_for(w, i.k[0], i.k[1])) m.executed[&i - m.code] |= WAITED;
   return !m.stopped;
 }
 

@@ -164,7 +164,7 @@ void Machine::turn(Wave& w) {
     if (stopped) return;
     const Instruction& i = *w.next++;
     ++steps;
-    executed[&i - code] = 1;
+    executed[&i - code] |= EXECUTED;
     if (w.loading && !registers_are_ready(w, i)) {
       fail(w, i, UNREADY);
       return;

@@ -138,7 +138,7 @@ class Machine : public Grids<Machine, Wave, Block> {
   bool write_back(Wave& w, const Instruction& i);
   bool invalidate(Wave& w, const Instruction& i);
   bool invalidate_device(Wave& w);
-  void wait_for(Wave& w, size_t loads, size_t others);
+  bool wait_for(Wave& w, size_t loads, size_t others);
 
   template <class T, class F>
   bool atomic(Wave& w, const Instruction& i, F change);

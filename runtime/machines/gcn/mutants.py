@@ -7,7 +7,7 @@ a barrier that is not there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 _CODE = re.compile(r"\s+[a-z]+_|[\w.$]+:")
@@ -26,17 +26,21 @@ class GcnMutant:
 def mutants(text: str) -> Iterator[GcnMutant]:
     """Yields a mutant for each instruction of synchronisation, in the order of the text. Waits in a
     row are one: what a fence waits for, the kernel's own wait behind it waits for, too."""
-    lines = text.splitlines(keepends=True)
-    code = [at for at, line in enumerate(lines) if _CODE.match(line)]
+    lines = text.splitlines()
+    code = [at for at, line in enumerate(lines, 1) if _CODE.match(line)]
     k = 0
     while k < len(code):
         first = k
         k += 1
-        if not (found := _GONE.match(lines[code[first]])):
+        if not (found := _GONE.match(lines[code[first] - 1])):
             continue
-        while found[1] == "s_waitcnt" and k < len(code) and "s_waitcnt" in lines[code[k]]:
+        while found[1] == "s_waitcnt" and k < len(code) and "s_waitcnt" in lines[code[k] - 1]:
             k += 1
-        gone = set(code[first:k])
-        was = " ".join(lines[code[first]].partition(";")[0].split())
-        rest = ["\n" if at in gone else line for at, line in enumerate(lines)]
-        yield GcnMutant(code[first] + 1, was, "".join(rest))
+        was = " ".join(lines[code[first] - 1].partition(";")[0].split())
+        yield GcnMutant(code[first], was, without(text, code[first:k]))
+
+
+def without(text: str, gone: Collection[int]) -> str:
+    """Returns a text in which some lines, from 1, are empty."""
+    lines = text.splitlines(keepends=True)
+    return "".join("\n" if at in gone else line for at, line in enumerate(lines, 1))

@@ -100,7 +100,7 @@ void Machine::turn(Thread& t) {
   for (uint64_t left = most; left; --left) {
     const Instruction& i = *t.next++;
     ++steps;
-    executed[&i - code] = 1;
+    executed[&i - code] |= EXECUTED;
     if (i.guard >= 0 && bool(t.frame[i.guard]) == bool(i.negated)) continue;
     if (!i.run(*this, t, i)) return;
   }

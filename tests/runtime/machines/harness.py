@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,13 @@ class Harness:
         launcher: type[OnMachine],
         target: Target,
         count: int = 50,
+        micro_batch: int = 0,
     ) -> None:
+        """Makes one. count: elements; micro_batch: bytes, in windows of one; 0: all are one."""
         directory.write(place, directory.files(Catalogue.of(plan), [target], plan_json.dumps(plan)))
         source = place / f"{plan.name}{target.suffix}"
-        self.plan, self.source, self.launcher, self.count = plan, source, launcher, count
+        self.plan, self.source, self.launcher = plan, source, launcher
+        self.count, self.micro_batch = count, micro_batch
         self.text = self.compiled()
         self._kernels = dict[str, MachineKernel]()
 
@@ -62,20 +66,23 @@ class Harness:
         return self._kernels[text]
 
     def fault(self, text: str, seed: int) -> str:
-        """Queues three calls with a text; returns what was wrong, or nothing."""
+        """Queues three calls with a text, each of what the one before has made; returns what was
+        wrong, or nothing."""
         built = self._launcher()
         built.seed = seed
         kernel = self.kernel(text)
         built.kernels[built.source, Variant("float32")] = kernel
         n, arrays = self.plan.n_ranks, built.arrays
-        values = [np.arange(self.count, dtype="f4") + 100 * k for k in range(3 * n)]
-        inputs = [arrays.asarray(v) for v in values]
-        outputs = [arrays.zeros(self.count, np.float32) for _ in range(n)]
-        calls = [(inputs[k * n : k * n + n], outputs) for k in range(3)]
-        request = LaunchRequest(self.count, "float32", timeout=0, deadline=5.0)
+        values = [np.arange(self.count, dtype="f4") + 100 * k for k in range(n)]
+        buffers = [[arrays.asarray(v) for v in values]]
+        for _ in range(3):
+            buffers.append([arrays.zeros(self.count, np.float32) for _ in range(n)])
+        calls = list(pairwise(buffers))
+        how = {"micro_batch": self.micro_batch, "window": int(self.micro_batch > 0)}
+        request = LaunchRequest(self.count, "float32", timeout=0, deadline=5.0, **how)
         try:
             built.launch_all(calls, request)
         except UserError as error:
             return error.problem.message
-        wanted = sum(values[2 * n :])
-        return "" if all((o == wanted).all() for o in outputs) else "wrong data"
+        wanted = n * n * sum(values)
+        return "" if all((o == wanted).all() for o in buffers[-1]) else "wrong data"
