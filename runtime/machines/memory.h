@@ -58,7 +58,7 @@ struct Store {
 // What lay in memory before something was published.
 struct Undo {
   uint64_t time;
-  int block;
+  int block, grid;  // who has seen it before; grid: -1, no other block
   uint8_t at, size;
   uint8_t old[MOST_BYTES];
 };
@@ -160,7 +160,7 @@ class Memory {
     Line& line = line_of(r, at);
     settle(who, line, at, size);
     write_truth(who, line, at, size, where, bytes);
-    write(line, who.block, at, size, bytes);
+    write(line, who.block, -1, at, size, bytes);
     ++progress;
   }
 
@@ -195,12 +195,13 @@ class Memory {
     if (!all_.empty()) publish_early(all_.back());
   }
 
-  // Publishes one, after those of its block that it must not overtake.
+  // Publishes one, after those of its block that it must not overtake, and those its GPU sees.
   void publish_early(Store* s) {
     const std::vector<Store*> before = s->line->pending;
     for (Store* other : before) {
       if (other == s) break;
-      if (other->block == s->block && overlap(*other, s->at, s->size)) publish(other);
+      const bool seen = other->level == ON_GPU && other->grid == s->grid;
+      if ((seen || other->block == s->block) && overlap(*other, s->at, s->size)) publish(other);
     }
     publish(s);
   }
@@ -244,7 +245,7 @@ class Memory {
   }
 
   // Makes of what lies in memory what lay there at some time since the actor's last acquire. What
-  // its own block has written stays.
+  // its own block has written stays, and what its GPU has seen.
   void go_back(const Actor& who, const Line& line, int first, int size, uint8_t* out) {
     const uint64_t kind = rng.below(4);
     if (kind == 0) return;
@@ -256,7 +257,7 @@ class Memory {
       const int end = std::min<int>(undo->at + undo->size, first + size);
       for (int k = begin; k < end; ++k) {
         const uint64_t bit = uint64_t(1) << (k - first);
-        if (undo->block == who.block) own |= bit;
+        if (undo->block == who.block || undo->grid == who.grid) own |= bit;
         if (!(own & bit)) out[k - first] = undo->old[k - undo->at];
       }
     }
@@ -283,15 +284,15 @@ class Memory {
   }
 
   // Changes what everybody sees.
-  void write(Line& line, int block, uint64_t at, int size, const uint8_t* bytes) {
-    Undo undo{++now, block, uint8_t(at % LINE), uint8_t(size), {}};
+  void write(Line& line, int block, int grid, uint64_t at, int size, const uint8_t* bytes) {
+    Undo undo{++now, block, grid, uint8_t(at % LINE), uint8_t(size), {}};
     memcpy(undo.old, reinterpret_cast<void*>(at), size);
     memcpy(reinterpret_cast<void*>(at), bytes, size);
     line.log.push_back(undo);
   }
 
   void publish(Store* s) {
-    write(*s->line, s->block, s->at, s->size, s->bytes);
+    write(*s->line, s->block, s->level == ON_GPU ? s->grid : -1, s->at, s->size, s->bytes);
     s->published = true;
     Line& line = *s->line;
     line.pending.erase(std::find(line.pending.begin(), line.pending.end(), s));

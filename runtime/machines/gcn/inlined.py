@@ -29,14 +29,14 @@ def calls_of(lines: Sequence[str], labels: Mapping[str, int], n: int) -> list[tu
     found = list[tuple[Place, ...]]([()] * n)
     ranges = dict(_ranges(lines))
     for fields in _entries(lines):  # what is inlined comes after what it is inlined in
-        place = tuple(int(fields[f"call_{name}"]) for name in ("file", "line", "column"))
+        file, line, column = (int(fields.get(f"call_{n}", 0)) for n in ("file", "line", "column"))
         if "ranges" in fields:
             bounds = ranges[fields["ranges"]]
         else:
             bounds = [fields["low_pc"], fields["high_pc"].partition("-")[0]]
         for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
             for at in range(labels[begin], labels[end]):
-                found[at] = ((place[0], place[1], place[2]), *found[at])
+                found[at] = ((file, line, column), *found[at])
     return found
 
 
