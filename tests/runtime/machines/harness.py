@@ -30,13 +30,11 @@ class Harness:
         launcher: type[OnMachine],
         target: Target,
         count: int = 50,
-        micro_batch: int = 0,
     ) -> None:
-        """Makes one. count: elements; micro_batch: bytes, in windows of one; 0: all are one."""
+        """Makes one. count: elements."""
         directory.write(place, directory.files(Catalogue.of(plan), [target], plan_json.dumps(plan)))
         source = place / f"{plan.name}{target.suffix}"
-        self.plan, self.source, self.launcher = plan, source, launcher
-        self.count, self.micro_batch = count, micro_batch
+        self.plan, self.source, self.launcher, self.count = plan, source, launcher, count
         self.text = self.compiled()
         self._kernels = dict[str, MachineKernel]()
 
@@ -78,8 +76,7 @@ class Harness:
         for _ in range(3):
             buffers.append([arrays.zeros(self.count, np.float32) for _ in range(n)])
         calls = list(pairwise(buffers))
-        how = {"micro_batch": self.micro_batch, "window": int(self.micro_batch > 0)}
-        request = LaunchRequest(self.count, "float32", timeout=0, deadline=5.0, **how)
+        request = LaunchRequest(self.count, "float32", timeout=0, deadline=5.0)
         try:
             built.launch_all(calls, request)
         except UserError as error:

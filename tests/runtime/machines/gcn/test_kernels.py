@@ -177,6 +177,7 @@ def test_what_orders_is_missed(tmp_path: Path, arch: str, monkeypatch: pytest.Mo
 
     told, groups = set[str](), defaultdict[object, set[int]](set)
     kept: list[tuple[GcnMutant, Frames, object]] = []
+    group: object
     for mutant in mutants(harness.text):
         frames = kernel.places(mutant.line)
         if mutant.line not in executed or OF_PRIMITIVES.isdisjoint({name for name, *_ in frames}):
