@@ -12,16 +12,22 @@ const Handlers& handlers() {
 
 constexpr uint32_t UNSET = 0xa5a5a5a5;  // of registers, at first
 constexpr size_t HIDDEN = 256;          // bytes after the parameters
+constexpr size_t PACKET = 64;           // bytes of the packet that starts a launch, after those
 
-// Returns what a kernel is given in memory: parameters, then how many blocks and threads there are.
+// Returns what a kernel is given in memory: parameters, then how many blocks and threads there are,
+// then the packet of its launch, which says that, too.
 std::vector<uint8_t> kernarg_of(const GridRow& row) {
   const size_t own = (row.params_bytes + 7) / 8 * 8;
-  std::vector<uint8_t> made(own + HIDDEN);
+  std::vector<uint8_t> made(own + HIDDEN + PACKET);
   memcpy(made.data(), row.params, row.params_bytes);
   const uint32_t blocks[] = {uint32_t(row.x), uint32_t(row.y), 1};
+  const uint32_t all[] = {uint32_t(row.x * row.threads), uint32_t(row.y), 1};
   const uint16_t threads[] = {uint16_t(row.threads), 1, 1};
-  memcpy(made.data() + own, blocks, sizeof blocks);
-  memcpy(made.data() + own + sizeof blocks, threads, sizeof threads);
+  uint8_t* const hidden = made.data() + own;
+  memcpy(hidden, blocks, sizeof blocks);
+  memcpy(hidden + sizeof blocks, threads, sizeof threads);
+  memcpy(hidden + HIDDEN + 4, threads, sizeof threads);
+  memcpy(hidden + HIDDEN + 12, all, sizeof all);
   return made;
 }
 
@@ -47,7 +53,7 @@ void Machine::begin(Block& b, int grid) {
       for (int k = 0; k < registers; ++k) w.words[at++] = uint32_t(k < 2 ? value >> 32 * k : 0);
     };
     take(4 * s.descriptor, 0);
-    take(2 * s.dispatch, 0);
+    take(2 * s.dispatch, reinterpret_cast<uint64_t>(b.kernarg.data()) + b.kernarg.size() - PACKET);
     take(2 * s.queue, 0);
     take(2 * s.kernarg, reinterpret_cast<uint64_t>(b.kernarg.data()));
     take(2 * s.id, 0);

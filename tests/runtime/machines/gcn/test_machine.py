@@ -351,6 +351,27 @@ def test_faults_are_found(body: str, what: str) -> None:
     assert found and what in found.what
 
 
+def test_a_launch_says_how_large_it_is() -> None:
+    """In the packet that starts it, and after the parameters."""
+    of_packet = TEXT.replace("s[0:1]", "s[2:3]").replace(
+        "\t\t.amdhsa_user", "\t\t.amdhsa_user_sgpr_dispatch_ptr 1\n\t\t.amdhsa_user"
+    )
+    body = """
+	s_load_dword s10, s[0:1], 0x4
+	s_load_dword s11, s[2:3], 0x24
+	v_mov_b32_e32 v2, 0
+	s_waitcnt lgkmcnt(0)
+	v_mov_b32_e32 v4, s10
+	v_mov_b32_e32 v5, s11
+	global_store_dwordx2 v2, v[4:5], s[4:5]
+"""
+    memory = Arrays()
+    data = memory.zeros(32, np.uint32)
+    text = of_packet.format(body=body, arch="gfx942")
+    assert run(text, memory, [(data.data.ptr,)], 96) is None
+    assert data[:2].tolist() == [1 << 16 | 96, 1 << 16 | 96]
+
+
 def test_atomics_of_many_waves_lose_nothing() -> None:
     memory = Arrays()
     counter = memory.zeros(32, np.uint32)
