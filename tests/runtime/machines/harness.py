@@ -64,8 +64,8 @@ class Harness:
         return self._kernels[text]
 
     def fault(self, text: str, seed: int) -> str:
-        """Queues three calls with a text, each of what the one before has made; returns what was
-        wrong, or nothing."""
+        """Queues three calls with a text: of all but the first, inputs are the outputs before.
+        Returns what was wrong, or nothing."""
         built = self._launcher()
         built.seed = seed
         kernel = self.kernel(text)

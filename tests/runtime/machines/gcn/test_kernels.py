@@ -138,15 +138,15 @@ Frames = list[tuple[str, int, int]]
 
 
 def is_vote(frames: Frames) -> bool:
-    """Whether it is in the vote of a block, where no wave ever votes yes but in a lost launch."""
+    """Returns whether it is in the vote of a block: no wave votes yes but in a lost launch."""
     begin = next(k for k, line in enumerate(PORT, 1) if "bool hccc_barrier_any(" in line)
     end = PORT.index("}", begin) + 1
     return any(name == "port_hip.h" and begin <= line <= end for name, line, _ in frames)
 
 
 def is_first(frames: Frames) -> bool:
-    """Whether it is the meeting of a primitive that waits for nobody: for what other primitives of
-    its block have stored. The first one has none before it."""
+    """Returns whether it is the meeting of a primitive that waits for nobody: for what others of its
+    block have stored. The first one has none before it."""
     return any(
         name == "primitive.h" and PRIMITIVE[line].strip() == "return true;"
         for name, line, _ in frames
@@ -154,7 +154,7 @@ def is_first(frames: Frames) -> bool:
 
 
 def ends_function(mutant: GcnMutant) -> bool:
-    """Whether it is the wait that clang puts before each return; who called waits again."""
+    """Returns whether it is the wait that clang puts before a return; the caller waits again."""
     rest = mutant.text.splitlines()[mutant.line :]
     code = (line.strip() for line in rest)
     return next(line for line in code if line and line[0] not in ".;").startswith("s_setpc")
