@@ -145,8 +145,8 @@ def is_vote(frames: Frames) -> bool:
 
 
 def is_first(frames: Frames) -> bool:
-    """Returns whether it is the meeting of a primitive that waits for nobody: for what others of its
-    block have stored. The first one has none before it."""
+    """Returns whether it is the meeting of a primitive that waits for nobody: for what others of
+    its block have stored. The first one has none before it."""
     return any(
         name == "primitive.h" and PRIMITIVE[line].strip() == "return true;"
         for name, line, _ in frames
