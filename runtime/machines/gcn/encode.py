@@ -34,7 +34,7 @@ INSTRUCTION = np.dtype(
         ("counts", "u1", 2 + SOURCES),
         ("width", "u1"),  # bits of an operand, where it may have another sign
         *((name, "u1") for name in ("neg", "abs", "sext", "op_sel", "op_sel_hi", "neg_hi")),
-        ("sel", "u1", 2),  # the part of a register that the first two operands are
+        ("sel", "u1", 3),  # the part of a register that an operand is
         ("to", "u1"),  # the part that the result is
         ("unused", "u1"),  # what becomes of the rest: 0, signs, or what it was
         ("modified", "u1"),  # whether any of those changes operands 0, 1, 2
@@ -44,7 +44,7 @@ INSTRUCTION = np.dtype(
         ("strong", "u1"),
         ("returns", "u1"),
         ("wide", "u1"),  # whether it reaches other devices
-        ("reserved", "u1", 4),
+        ("reserved", "u1", 3),
     ],
     align=True,
 )
@@ -150,7 +150,7 @@ class _GcnEncoder:
         """Encodes an instruction: the fields that are not 0."""
         base = re.sub(r"_(e32|e64|sdwa)$", "", i.opcode)
         row: Row = {"line": i.line, "d": [NONE] * 2, "s": [NONE] * SOURCES, "k": [0] * SOURCES}
-        row |= {"first": [0] * 6, "counts": [0] * 6, "sel": [DWORD] * 2, "to": DWORD}
+        row |= {"first": [0] * 6, "counts": [0] * 6, "sel": [DWORD] * 3, "to": DWORD}
         if base == "s_getpc_b64":
             self._after_getpc = at + 1
             row["k"][0] = CODE + 4 * (at + 1)
@@ -186,7 +186,7 @@ class _GcnEncoder:
             if "_mix" in base and "op_sel_hi" not in given:
                 row["op_sel_hi"] = 0
         elif row.get("op_sel"):
-            for k in range(2):
+            for k in range(3):
                 if row["op_sel"] >> k & 1:
                     row["sel"][k] = PARTS.index("WORD_1")
             if row["op_sel"] >> 3 & 1:

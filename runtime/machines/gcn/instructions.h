@@ -337,6 +337,8 @@ T most(T a, T b) {
   X(max3_i32, s32, (s32 a, s32 b, s32 c), std::max({a, b, c}))                                 \
   X(med3_i32, s32, (s32 a, s32 b, s32 c), std::max(std::min(a, b), std::min(std::max(a, b), c))) \
   X(med3_u32, u32, (u32 a, u32 b, u32 c), std::max(std::min(a, b), std::min(std::max(a, b), c))) \
+  X(min3_f32, float, (float a, float b, float c), least(least(a, b), c))                       \
+  X(max3_f32, float, (float a, float b, float c), most(most(a, b), c))                         \
   X(add_f32, float, (float a, float b), a + b)                                                 \
   X(sub_f32, float, (float a, float b), a - b)                                                 \
   X(subrev_f32, float, (float a, float b), b - a)                                              \
@@ -387,6 +389,10 @@ T most(T a, T b) {
   X(max_u16, u16, (u16 a, u16 b), std::max(a, b))                           \
   X(min_i16, s16, (s16 a, s16 b), std::min(a, b))                           \
   X(max_i16, s16, (s16 a, s16 b), std::max(a, b))                           \
+  X(min3_u16, u16, (u16 a, u16 b, u16 c), std::min({a, b, c}))              \
+  X(max3_u16, u16, (u16 a, u16 b, u16 c), std::max({a, b, c}))              \
+  X(min3_i16, s16, (s16 a, s16 b, s16 c), std::min({a, b, c}))              \
+  X(max3_i16, s16, (s16 a, s16 b, s16 c), std::max({a, b, c}))              \
   X(lshlrev_b16, u16, (u16 a, u16 b), u16(b << (a & 15)))                   \
   X(lshrrev_b16, u16, (u16 a, u16 b), u16(b >> (a & 15)))                   \
   X(ashrrev_i16, s16, (u16 a, s16 b), s16(b >> (a & 15)))                   \

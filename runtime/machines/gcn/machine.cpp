@@ -130,7 +130,7 @@ void Machine::prepare(Wave& w, const Instruction& i) {
     Instruction as_it_is = i;
     as_it_is.modified = 0;
     const Source s = source(*this, w, as_it_is, k);
-    const int part = k < 2 ? int(i.sel[k]) : int(DWORD);
+    const int part = i.sel[k];
     const bool sign = i.sext >> k & 1;
     for (int l = 0; l < LANES; ++l) {
       u64 value = i.width == 64 ? s.both(l) : s.low(l);

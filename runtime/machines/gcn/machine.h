@@ -36,9 +36,9 @@ struct Row {
   int16_t first[2 + SOURCES];
   uint8_t counts[2 + SOURCES];
   uint8_t width, neg, abs, sext, op_sel, op_sel_hi, neg_hi;
-  uint8_t sel[2], to, unused, modified;
+  uint8_t sel[3], to, unused, modified;
   uint8_t size, extend, space, strong, returns, wide;
-  uint8_t reserved[4];
+  uint8_t reserved[3];
 };
 struct Instruction : Row {
   Handler run;
