@@ -137,6 +137,15 @@ def test_direct_transfers_into_one_port_share_it() -> None:
     assert got.time == pytest.approx(want, rel=CLOSE)
 
 
+@pytest.mark.parametrize("lengths", [(0, 1 << 20, 3 << 20), (0, 3 << 20, 1 << 20)])
+def test_what_one_stream_no_longer_takes_goes_to_the_others(lengths: tuple[int, ...]) -> None:
+    """Two blocks of unequal length through one NIC, which is in use until the last has come."""
+    head = "nRanks=3, nChunks=3, OpType='Gatherv', Root=0, GPUPerNode=1, NICPerNode=1"
+    text = f"ResCCLAlgo({head}):\n    for r in range(1, 3):\n        transfer(r, 0, 0, r, recv)\n"
+    got = simulated(text, Request(9 << 20, micro_batch=GIB, lengths=lengths))
+    assert got.time == pytest.approx(NIC.alpha + us(sum(lengths), NIC.bandwidth), rel=CLOSE)
+
+
 def hierarchical_mesh(nodes: int, gpus: int) -> str:
     keys = {"nRanks": (32, nodes * gpus), "GPUPerNode": (8, gpus), "NICPerNode": (8, gpus)}
     changes = {f"{key}={old}": f"{key}={new}" for key, (old, new) in keys.items()}
