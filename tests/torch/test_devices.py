@@ -46,8 +46,7 @@ CASES = (
 def _environment(n: int, place: Path) -> dict[str, str]:
     """Writes kernels for the stand-in, and returns the variables that have ranks use it."""
     runtime = cuda.working_runtime()
-    # It stays where it is, for what it compiles is kept by its path; this tree and the runtime are in
-    # it.
+    # It stays where it is, for what it compiles is kept by its path, which is of tree and runtime.
     kind = crc32(f"{__file__} {runtime.name}".encode())
     compiler = runtime.parent / f"nvcc-{kind:08x}"
     if not compiler.exists():
