@@ -31,9 +31,11 @@ def calls_of(lines: Sequence[str], labels: Mapping[str, int], n: int) -> list[tu
     for fields in _entries(lines):  # what is inlined comes after what it is inlined in
         file, line, column = (int(fields.get(f"call_{n}", 0)) for n in ("file", "line", "column"))
         if "ranges" in fields:
-            bounds = ranges[fields["ranges"]]
+            bounds = ranges.get(fields["ranges"], [])
         else:
             bounds = [fields["low_pc"], fields["high_pc"].partition("-")[0]]
+        if not labels.keys() >= set(bounds):
+            continue  # of another version of DWARF
         for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
             for at in range(labels[begin], labels[end]):
                 found[at] = ((file, line, column), *found[at])
