@@ -54,6 +54,7 @@ def run(hccc: Hccc, name: str, *options: str) -> str:
     return out
 
 
+@pytest.mark.slow  # the machine takes half a minute to compile
 def test_run(hccc: Hccc) -> None:
     run(hccc, "sendrecv", "-b", "4000", "-e", "4000", "-d", "bfloat16", "--tune", "off")
 

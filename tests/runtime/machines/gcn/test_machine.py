@@ -15,6 +15,8 @@ from hccc.runtime.machines.gcn.machine import GcnKernel
 from hccc.runtime.machines.gcn.mutants import mutants
 from hccc.runtime.machines.kernel import MachineFinding, MachineLaunch
 
+pytestmark = pytest.mark.slow  # the machine takes half a minute to compile
+
 # s[0:1] are the parameters' address; s[4:5], s[6:7] and s[8:9] become the parameters.
 TEXT = """
 	.amdgcn_target "amdgcn-amd-amdhsa--{arch}"
