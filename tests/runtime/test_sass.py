@@ -87,6 +87,21 @@ def test_a_launch_is_entered_by_few_loads_one_after_the_other(tmp_path: Path) ->
     check(kernel, used, 8, 66)
 
 
+@pytest.mark.slow
+@needs_tools
+@pytest.mark.parametrize(("channels", "loads", "fences"), [(1, 13, 2), (2, 15, 4)])
+def test_ranks_meet_by_few_accesses_one_after_the_other(
+    channels: int, loads: int, fences: int, tmp_path: Path
+) -> None:
+    """A rank of one block, and of two: loads to the end of the launch, and fences but for the
+    signal's. Behind the end lies what only an extension of a wait executes."""
+    text = kernel_text(8, 8, inline=1).replace("HCCC_CHANNELS 2", f"HCCC_CHANNELS {channels}")
+    kernel, _ = compiled(text, tmp_path)
+    end = max(at for at, i in enumerate(kernel.code) if i.base == "EXIT")
+    assert max(sass.depths(kernel)) <= loads
+    assert sum(i.base == "MEMBAR" for i in kernel.code[:end]) - 1 == fences
+
+
 def check(kernel: sass.Function, used: sass.Used, sources: int, most: int) -> None:
     """Checks a kernel of one primitive: its loop's instructions, what is in flight, registers."""
     (loop,) = kernel.moving()

@@ -15,6 +15,9 @@ HCCC_FN void hccc_program(hccc_block& b);
 
 constexpr int hccc_blocks_of_rank = HCCC_BLOCKS * HCCC_CHANNELS;
 
+// Tells whether the first block of a rank acts for this one.
+HCCC_FN bool hccc_follows(int index) { return hccc_blocks_of_rank > 1 && index != 0; }
+
 HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
   return hccc_counter(b, b.rank, index);
 }
@@ -178,6 +181,7 @@ HCCC_FN bool hccc_wait_alone(const hccc_block& b, long long index, int kind) {
 }
 
 HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
+  if (hccc_blocks_of_rank == 1) return true;
   bool ok = true;
   HCCC_UNROLL(1)
   for (int i = 1 + hccc_thread(); ok && i < hccc_blocks_of_rank; i += hccc_threads) {
@@ -239,13 +243,13 @@ HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local
 #if HCCC_NETWORK
   b.proxy_ring = hccc_usable_ring(local.proxy_ring);
 #endif
-  if (index != 0) {
+  if (hccc_follows(index)) {
     hccc_note_begin(b);
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;
   }
   b.stopped = !hccc_start_together(b, local, lost);
-  if (!b.stopped && hccc_thread() == 0)
+  if (hccc_blocks_of_rank > 1 && !b.stopped && hccc_thread() == 0)
     hccc_st_release(hccc_own(b, hccc_go_at(hccc_this_shape)), b.launch);
 }
 
@@ -255,9 +259,11 @@ HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
   if (hccc_thread() == 0 && !b.stopped) {
     state->base = b.base + b.p->batches;
     state->launch = b.launch;
-    hccc_st_release(hccc_own(b, hccc_finished_at(hccc_this_shape) + index), b.launch);
+    // Nobody waits for the first block, and each release is a fence.
+    if (hccc_follows(index))
+      hccc_st_release(hccc_own(b, hccc_finished_at(hccc_this_shape) + index), b.launch);
   }
-  if (index != 0) return;
+  if (hccc_follows(index)) return;
   const bool done = !b.stopped && hccc_wait_for_blocks(b) && hccc_finish_together(b);
   if (hccc_thread() == 0 && !done) state->lost = 1;
 }
