@@ -19,6 +19,9 @@ from hccc.runtime.machines.kernel import MachineKernel
 from hccc.runtime.machines.launcher import OnMachine
 from hccc.runtime.request import LaunchRequest
 
+# Headers of what synchronises primitives; others enter and leave launches.
+OF_PRIMITIVES = {"execute.h", "primitive.h", "gpu_body.h"}
+
 
 class Harness:
     """An AllReduce of a few ranks, whose text can be replaced."""

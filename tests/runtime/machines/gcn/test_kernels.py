@@ -24,7 +24,7 @@ from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
 from tests.marks import LONG, slow
 from tests.runtime.handwritten import INCLUDE
-from tests.runtime.machines.harness import Harness
+from tests.runtime.machines.harness import OF_PRIMITIVES, Harness
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, COMPILERS)), reason="clang-19 is not installed"
@@ -36,7 +36,6 @@ NAMES = [
     p.stem for p in sorted(EXAMPLES.glob("*.rccl")) if LONG > 1 or not p.stem.startswith("hm_")
 ]
 SEEDS = 6
-OF_PRIMITIVES = {"execute.h", "primitive.h", "gpu_body.h"}
 POLLED = ("port_hip.h", "block.h", "wait.h")
 INVALIDATES = {"gfx942": ["buffer_inv"], "gfx90a": ["buffer_invl2", "buffer_wbinvl1_vol"]}
 COUNT = 3000  # elements, which take two waves of a block
