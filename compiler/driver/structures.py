@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from hccc.analysis.block_schedule import uneven_links
 from hccc.driver.options import AUTO, Options
 from hccc.driver.pass_manager import Settings
@@ -34,6 +32,7 @@ from hccc.ir.transport import Transport
 from hccc.passes.allocate import DEPTHS, LOADS
 from hccc.passes.lower import decide_transport
 from hccc.passes.multicast import possible
+from hccc.passes.packets import refusal
 
 # Values of an option that is left open; the first is used if nothing is tried.
 SCHEDULERS_TRIED = (Scheduler.HPDS, Scheduler.LIST)
@@ -109,12 +108,10 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
 
 
 def _can_be_packets(settings: Settings, tasks: Dag) -> bool:
-    """Tells whether protocol auto has packets to weigh: all ranks share one memory, which
-    `passes/packets` needs, and none has to greet others (`passes/greet`)."""
-    c = tasks.program.collective
-    near = not np.ptp(tasks.topology.memory_domain)
-    staged = settings.options.transport is Transport.STAGED
-    return near and not staged and c.op in HEARD and not c.uneven and len(tasks.topology) > 1
+    """Tells whether protocol auto has packets to weigh: LL can do what the program does, and no
+    rank has to greet others (`passes/greet`)."""
+    heard = tasks.program.collective.op in HEARD and len(tasks.topology) > 1
+    return heard and refusal(tasks, settings.options.transport) is None
 
 
 def _can_be_multicast(options: Options, tasks: Dag) -> bool:

@@ -16,6 +16,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.choices import PlanProtocol
+from hccc.ir.dag import Dag
 from hccc.ir.primitives import Primitives
 from hccc.ir.transport import Transport
 from hccc.passes.reorder import reorder
@@ -29,22 +30,29 @@ def packets(p: Primitives, transport: Transport = Transport.AUTO) -> Primitives:
     Raises:
         UserError: E323 for what LL cannot do.
     """
-    if transport is Transport.STAGED:
-        message = "--transport staged: its queues are not those of --protocol ll, which has packets"
-        raise fail("E323", message, help="leave one of the two out")
-    one_host = transport is Transport.DIRECT or not np.ptp(p.dag.topology.memory_domain)
-    if not one_host:
-        message = "--protocol ll: ranks of several memory domains, between which LL does not send"
-        help = "--transport direct, if all ranks share one memory; else --protocol simple"
+    if wrong := refusal(p.dag, transport):
+        message, help = wrong
         raise fail("E323", message, help=help)
-    if transport is Transport.MULTICAST:
-        message = "--transport multicast: a switch stores data, and no packets"
-        raise fail("E323", message, help="leave one of the two out")
-    if p.dag.program.collective.uneven:
-        message = f"--protocol ll: {p.dag.program.collective.name} has blocks of many lengths"
-        raise fail("E323", message, help="leave --protocol at simple")
     order = np.argsort(_hops(p.owner, p.deps.ptr, p.deps.index), kind="stable")
     return replace(reorder(p, order.astype(np.int32)), protocol=PlanProtocol.LL)
+
+
+def refusal(dag: Dag, transport: Transport) -> tuple[str, str] | None:
+    """Returns why LL cannot run the tasks, and what helps; None if it can."""
+    if transport is Transport.STAGED:
+        message = "--transport staged: its queues are not those of --protocol ll, which has packets"
+        return message, "leave one of the two out"
+    if transport is Transport.MULTICAST:
+        message = "--transport multicast: a switch stores data, and no packets"
+        return message, "leave one of the two out"
+    if transport is not Transport.DIRECT and np.ptp(dag.topology.memory_domain):
+        message = "--protocol ll: ranks of several memory domains, between which LL does not send"
+        return message, "--transport direct, if all ranks share one memory; else --protocol simple"
+    c = dag.program.collective
+    if c.uneven:
+        message = f"--protocol ll: {c.name} has blocks of many lengths"
+        return message, "leave --protocol at simple"
+    return None
 
 
 @njit
