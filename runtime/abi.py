@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 11  # HCCC_ABI
+ABI = 12  # HCCC_ABI
 
 
 class WindowRecord(ctypes.Structure):
@@ -118,6 +118,7 @@ class CallRecord(ctypes.Structure):
         ("local", ctypes.c_void_p),
         ("signature", ctypes.c_ulonglong),
         ("blocks", ctypes.c_void_p),
+        ("again", ctypes.c_void_p),
     )
 
     @classmethod

@@ -63,6 +63,11 @@ uint64_t signature_of(const Called &called, uint64_t digest, long long micro_bat
   return hash;
 }
 
+// Hashes what a launch is of: elements of a call from `at` on. both: one plan serves it in place and out of place.
+uint64_t launch_signature(const Called &called, size_t at, bool both, bool in_place) {
+  return std::max<uint64_t>(1, mixed(mixed(called.signature, at), both ? 2 : in_place));
+}
+
 hccc_call call_of(size_t count, bool in_place, long long micro_batch_bytes) {
   hccc_call call = HCCC_CALL_INIT;
   call.count = static_cast<long long>(count);
@@ -477,12 +482,24 @@ void Communicator::check(const Wanted &wanted, const Settings &settings) const {
   if (!wanted.blocks) check_plan(wanted, prepared.library->description(), prepared.in_place(), settings);
 }
 
-// Returns whether known_ is of a call as this one, but for its buffers.
-bool Communicator::knows(const Wanted &wanted, const Settings &settings) const {
-  return known_.collective && wanted.collective == known_.collective && !wanted.library && !wanted.blocks &&
-         wanted.count == known_.count && wanted.type == known_.type && wanted.op == known_.op &&
-         wanted.root == known_.root && settings.micro_batch_bytes == known_.micro_batch_bytes &&
-         settings.window == known_.window && libraries_.size() == known_.libraries;
+// Returns what is known of a call as this one, but for its buffers; null: nothing.
+Communicator::Known *Communicator::knows(const Wanted &wanted, const Settings &settings) {
+  if (wanted.library || wanted.blocks) return nullptr;
+  for (size_t back = 0; back < known_.size(); ++back) {
+    const size_t at = (newest_ + back) % known_.size();
+    Known &one = known_[at];
+    if (one.collective && wanted.collective == one.collective && wanted.count == one.count && wanted.type == one.type &&
+        wanted.op == one.op && wanted.root == one.root && settings.micro_batch_bytes == one.micro_batch_bytes &&
+        settings.window == one.window && libraries_.size() == one.libraries)
+      return newest_ = at, &one;
+  }
+  return nullptr;
+}
+
+// Forgets the call that is known for the longest time, for another one's sake.
+Communicator::Known &Communicator::forget() {
+  newest_ = oldest_, oldest_ = (oldest_ + 1) % known_.size();
+  return known_[newest_];
 }
 
 // Checks the buffers of a call: with check_plan() all that can be known before other ranks hear of it. packets:
@@ -571,17 +588,19 @@ bool Communicator::check_plan(const Wanted &wanted, const hccc_library &library,
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
   std::lock_guard<std::shared_mutex> lock(calling_);
-  if (!knows(wanted, settings)) check_words(wanted, n_ranks_);
+  Known *known = knows(wanted, settings);
+  if (!known) check_words(wanted, n_ranks_);
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device());
   check_not_lost(wanted);
-  refusable(settings.timeout_s, [&] { make(wanted, settings); });
+  refusable(settings.timeout_s, [&] { make(wanted, settings, known); });
 }
 
 // Makes a call, by hccc or by the vendor's library. Throws Error, also where it is refused.
-void Communicator::make(const Wanted &wanted, const Settings &settings) {
-  if (!vendor_) return make_own(wanted, settings);
-  if (!known_.library && knows(wanted, settings)) return make_by_vendor(known_.called, wanted, settings);
+void Communicator::make(const Wanted &wanted, const Settings &settings, Known *known) {
+  if (known && known->again.run && repeat(*known, wanted, settings)) return;
+  if (!vendor_) return make_own(wanted, settings, known);
+  if (known && !known->library) return make_by_vendor(known->called, wanted, settings);
   const bool has_own = libraries_.find(wanted) || makes(wanted);
   const auto gather = [&](void *data, size_t bytes_each) {
     hccc_bootstrap_error error{};
@@ -594,10 +613,10 @@ void Communicator::make(const Wanted &wanted, const Settings &settings) {
     snprintf(called.library, sizeof called.library, "%s", vendor_->name());
     make_by_vendor(called, wanted, settings);
     if (!wanted.library && vendor_->makes_all(wanted, has_own))
-      known_ = {wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op, wanted.root,
-                settings.micro_batch_bytes, settings.window, nullptr, called, false, false};
+      forget() = {wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op, wanted.root,
+                  settings.micro_batch_bytes, settings.window, nullptr, called};
   } else {
-    make_own(wanted, settings);
+    make_own(wanted, settings, known);
   }
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
   vendor_->took(wanted, spent.count());
@@ -620,26 +639,28 @@ void Communicator::make_by_vendor(Called called, const Wanted &wanted, const Set
 }
 
 // Makes a call by a library of hccc's.
-void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
-  const bool known = known_.library && knows(wanted, settings);
-  const Library *found = known ? known_.library : libraries_.find(wanted);
+void Communicator::make_own(const Wanted &wanted, const Settings &settings, Known *known) {
+  const Library *found = known ? known->library : libraries_.find(wanted);
   if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
-  Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted), known && known_.packets);
+  Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted), known && known->packets);
   const hccc_library &library = prepared.library->description();
   Called called;
-  if (known && prepared.in_place() == (known_.called.in_place != 0)) {
-    prepared.scratch = known_.scratch, prepared.packets = known_.packets, called = known_.called;
+  if (known && prepared.in_place() == (known->called.in_place != 0)) {
+    prepared.scratch = known->scratch, prepared.packets = known->packets, called = known->called;
   } else {
     called = called_of(wanted, library, prepared.in_place(), 0);
     called.signature = signature_of(called, library.digest, settings.micro_batch_bytes, settings.window);
     if (!wanted.blocks) {
       prepared.scratch = check_plan(wanted, library, prepared.in_place(), settings);
       prepared.packets = packets_say(prepared, wanted, settings);
-      known_ = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
+      if (!known) known = &forget();
+      *known = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
                 wanted.root, settings.micro_batch_bytes, settings.window, prepared.library, called, prepared.scratch,
                 prepared.packets};
+      known->turn = prepared.turn;
     }
   }
+  again_ = known && prepared.packets && !prepared.apart ? &known->again : nullptr;
   timeout_ = settings.timeout_s, turn_ = prepared.turn, scalar_ = wanted.scalar, packets_ = prepared.packets;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   if (gpu_ && gpu_->captures(static_cast<hcccrtStream_t>(wanted.stream))) note_captured(wanted);
@@ -654,6 +675,34 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings) {
     ~Giving() { of.give_scratch(); }
   } const giving{*this};
   running.launched = run(prepared, wanted, called, settings) && gpu_;
+}
+
+// Makes a call of packets that was made before, with these buffers or others: what make_own() finds out is
+// known. False: it is to be made as any other. Throws Error.
+bool Communicator::repeat(Known &known, const Wanted &wanted, const Settings &settings) {
+  const uint64_t frees = host_->heap().frees();
+  if (wanted.send != known.send || wanted.receive != known.receive || frees != known.frees) {
+    const Prepared prepared = prepare(wanted, *known.library, true);
+    if (prepared.apart || prepared.in_place() != (known.called.in_place != 0)) return false;
+    known.send = wanted.send, known.receive = wanted.receive, known.frees = frees, known.buffers = prepared.buffers;
+  }
+  timeout_ = settings.timeout_s, turn_ = known.turn, packets_ = true;
+  Called &called = known.called;
+  const uint64_t words = called.signature;
+  called.number = next_number();
+  called.signature = std::max<uint64_t>(1, mixed(words, called.number));
+  publish(called);
+  const char *name = known.library->description().name;
+  last_library_.store(name, std::memory_order_relaxed);
+  HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
+  const Running running(*monitor_, called.number, timeout_);
+  const hccc_local local = {const_cast<char *>(known.buffers.send), known.buffers.receive, nullptr, wanted.scalar.bits,
+                            wanted.scalar.at};
+  const int status = known.again.run(&known.again, &local, launch_signature(called, 0, true, false));
+  called.signature = words;
+  if (status == HCCC_OK) return true;
+  if (status == HCCC_TIMEOUT) throw_reason(recent_[called.number % RECENT]);
+  fail(hcccInternalError, text_of("%s: launch returned %d", name, status));
 }
 
 // Gives the shared scratch back when a call has ended: then no rank touches it any more, unless the
@@ -941,7 +990,8 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   call.first_rank = role(turn_), call.n_local = 1, call.local = &local;
   const int size = bytes_of_type(called.type);
   const bool both = packets_ || serves_both(*of.catalogue, call, size);
-  call.signature = std::max<uint64_t>(1, mixed(mixed(called.signature, at), both ? 2 : call.in_place != 0));
+  call.signature = launch_signature(called, at, both, call.in_place != 0);
+  call.again = again_;
   const double bytes = double(std::max(staged.used.send_bytes, staged.used.receive_bytes));
   call.workers = bytes <= SMALL_CALL ? 1 : workers_;
   call.oversubscribed = oversubscribed_;
@@ -951,9 +1001,11 @@ void Communicator::run(const Library &library, const Called &called, const Stage
   host_->map_scratch(static_cast<size_t>(scratch));
   const hccc_rank *ranks = host_->ranks();
   if (turn_) {
-    turned_.clear();
-    for (int r = 0; r < n_ranks_; ++r) turned_.push_back(ranks[(r + turn_) % n_ranks_]);
-    ranks = turned_.data();
+    turned_.resize(static_cast<size_t>(n_ranks_));
+    std::vector<hccc_rank> &turned = turned_[static_cast<size_t>(turn_)];
+    turned.resize(static_cast<size_t>(n_ranks_));
+    for (int r = 0; r < n_ranks_; ++r) turned[static_cast<size_t>(r)] = ranks[(r + turn_) % n_ranks_];
+    ranks = turned.data();
   }
   const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), n_ranks_, ranks,
                           gpu_ ? gpu_->fault_of_device() : failure_.fault(), library.flags_at(turn_)};

@@ -132,8 +132,8 @@ class Communicator {
     bool in_place() const { return buffers.in_place && !apart; }
   };
 
-  // The last even call, of the plan that its library has for it, or of the vendor's library: what a call of the same words,
-  // count and cut need not find out again. Buffers are looked at in each call.
+  // An even call, of the plan that its library has for it, or of the vendor's library: what a call of the same words,
+  // count and cut need not find out again. Buffers are looked at where they are others.
   struct Known {
     const char *collective = nullptr;  // null: there was none
     size_t count = 0, libraries = 0;   // how many were loaded
@@ -143,6 +143,11 @@ class Communicator {
     const Library *library = nullptr;  // null: the vendor's
     Called called;  // but for its number
     bool scratch = false, packets = false;
+    hccc_again again = {};  // of packets: the launch, once it was made; run: null
+    const void *send = nullptr, *receive = nullptr;  // of the last call, as its caller had them
+    uint64_t frees = 0;  // of the heap before
+    Buffers buffers = {};
+    int turn = 0;
   };
 
   // Whether any rank copies a buffer of a call, or makes it out of place; what ranks tell of their
@@ -170,9 +175,9 @@ class Communicator {
   bool rest(AtRest &own, uint64_t number);
   bool reset_flags();
   void check_coming();
-  void make(const Wanted &wanted, const Settings &settings);
+  void make(const Wanted &wanted, const Settings &settings, Known *known);
   void set_up_vendor(const TimeLeft &left);
-  void make_own(const Wanted &wanted, const Settings &settings);
+  void make_own(const Wanted &wanted, const Settings &settings, Known *known);
   void make_by_vendor(Called called, const Wanted &wanted, const Settings &settings);
   bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
   void give_scratch();
@@ -182,7 +187,9 @@ class Communicator {
   void meet(Called called, double timeout_s);
   bool reaches(const char *at, size_t bytes) const;
   void check_allocated(const char *at, size_t bytes) const;
-  bool knows(const Wanted &wanted, const Settings &settings) const;
+  Known *knows(const Wanted &wanted, const Settings &settings);
+  Known &forget();
+  bool repeat(Known &known, const Wanted &wanted, const Settings &settings);
   Prepared prepare(const Wanted &wanted, const Library &library, bool packets) const;
   Prepared prepare_blocks(const Wanted &wanted, const Library &library) const;
   void check_not_captured(const char *collective, void *stream) const;
@@ -252,11 +259,13 @@ class Communicator {
   int window_ = 0;
   int turn_ = 0;  // of the last call
   bool packets_ = false;  // as Prepared has it, of the last call
-  Known known_;   // changed by collectives, which come one after the other
+  std::array<Known, 4> known_;  // the last calls; changed by collectives, which come one after the other
+  size_t newest_ = 0, oldest_ = 0;  // of known_: which was made last, and which is known for the longest time
+  hccc_again *again_ = nullptr;  // of the call that runs, to be filled in
   bool shares_ = false;  // the call has the shared scratch of this rank
   Scalar scalar_;
   std::atomic<const char *> last_library_{""};
-  std::vector<hccc_rank> turned_;
+  std::vector<std::vector<hccc_rank>> turned_;  // the ranks from each on; they stay where they are
   int workers_ = 1;
   bool oversubscribed_ = false;
 };

@@ -93,6 +93,7 @@ void DeviceHeap::clear(char *at, size_t bytes) {
 bool DeviceHeap::give(void *pointer) {
   const char *at = static_cast<const char *>(pointer);
   std::lock_guard<std::mutex> lock(mutex_);
+  frees_.fetch_add(1, std::memory_order_release);
   for (Segment &segment : segments_)
     if (within(segment, at)) return segment.pieces.give(static_cast<size_t>(at - segment.base)) != 0;
   return false;

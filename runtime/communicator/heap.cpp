@@ -92,6 +92,7 @@ bool FileHeap::give(void *pointer) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto at = static_cast<size_t>(static_cast<char *>(pointer) - base());
   const size_t bytes = pieces_.give(at);
+  frees_.fetch_add(1, std::memory_order_release);
   if (bytes) file_.discard(at, bytes);
   return bytes != 0;
 }

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,12 +33,17 @@ class Heap {
   virtual bool has(const void *pointer, size_t bytes) const = 0;
   // Returns whether an address is in the heap's memory, allocated or not.
   virtual bool spans(const void *pointer) const = 0;
+  // Counts the allocations that were freed: while it stays, what lay in one still does.
+  uint64_t frees() const { return frees_.load(std::memory_order_acquire); }
   // Returns itself; null: memory of the host.
   virtual DeviceHeap *of_device() { return nullptr; }
   // Return the file of all the memory, which peers map, and where it is here; null: memory of a
   // device.
   virtual const SharedFile *file() const { return nullptr; }
   virtual char *base() const { return nullptr; }
+
+ protected:
+  std::atomic<uint64_t> frees_{0};
 };
 
 // One file of a process, as large as memory may be. Every peer maps it when a communicator is made,

@@ -44,14 +44,35 @@ static void hccc_cpu_block(void* params, int index) {
                  index % hccc_blocks_of_rank);
 }
 
+// Runs blocks that nothing has to be checked for any more. Returns an hccc_status.
+static inline int hccc_cpu_run(hccc_params* p, int blocks, int workers, bool oversubscribed) {
+  const unsigned* lost = &p->fault->claimed;
+  if (__atomic_load_n(lost, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;
+  const int status = hccc_run_team(hccc_cpu_block, p, blocks, workers, oversubscribed);
+  if (status != HCCC_OK) return status;
+  return __atomic_load_n(lost, __ATOMIC_ACQUIRE) ? HCCC_TIMEOUT : HCCC_OK;
+}
+
+#if HCCC_PACKETS > 0 && !defined HCCC_TRACE
+
+static_assert(sizeof(hccc_params) <= sizeof(hccc_again::params), "parameters of a launch fit");
+
+static int hccc_cpu_run_again(hccc_again* again, const hccc_local* local, unsigned long long signature) {
+  hccc_params p;
+  __builtin_memcpy(&p, again->params, sizeof p);
+  p.one = *local, p.signature = signature;
+  return hccc_cpu_run(&p, hccc_blocks_of_rank, again->workers, again->oversubscribed);
+}
+
+#endif
+
 // Runs ranks [first_rank, first_rank + n_local) to their ends. Returns an hccc_status.
 static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) {
   int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);
   if (!bad) bad = hccc_check_tables(comm, call);
   if (!bad) bad = hccc_check_lengths(call->blocks, HCCC_UNEVEN, call->count);
   if (bad) return bad;
-  const unsigned* lost = &comm->fault->claimed;
-  if (__atomic_load_n(lost, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;
+  if (__atomic_load_n(&comm->fault->claimed, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;
   hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, 1e9);
 #ifdef HCCC_TRACE
   bad = hccc_trace_into(&p, hccc_blocks_of_rank);
@@ -59,7 +80,12 @@ static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) 
 #endif
   const int blocks = call->n_local * hccc_blocks_of_rank;
   const int workers = hccc_choose_workers(call, blocks);
-  const int status = hccc_run_team(hccc_cpu_block, &p, blocks, workers, call->oversubscribed);
-  if (status != HCCC_OK) return status;
-  return __atomic_load_n(lost, __ATOMIC_ACQUIRE) ? HCCC_TIMEOUT : HCCC_OK;
+  const int status = hccc_cpu_run(&p, blocks, workers, call->oversubscribed);
+#if HCCC_PACKETS > 0 && !defined HCCC_TRACE
+  if (status == HCCC_OK && call->again && call->n_local == 1) {
+    *call->again = {hccc_cpu_run_again, workers, call->oversubscribed, {}};
+    __builtin_memcpy(call->again->params, &p, sizeof p);
+  }
+#endif
+  return status;
 }

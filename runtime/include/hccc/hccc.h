@@ -98,7 +98,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 11 /* grows with every change of this file, network.h or layout.h */
+#define HCCC_ABI 12 /* grows with every change of this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -182,6 +182,15 @@ typedef struct hccc_local {
   const void *scalar_at;     /* or where it is, in memory that the launch reads; null: in `scalar` */
 } hccc_local;
 
+/* A launch that can be made again, with other buffers, scalars and another signature: what a launch on
+ * the CPU finds out and checks before it begins is then found out once. Only where but packets cross between
+ * ranks, as buffers then need lie in no window. Memory and tables of the communicator must be where they were. */
+typedef struct hccc_again {
+  int (*run)(struct hccc_again *again, const hccc_local *local, unsigned long long signature);
+  int workers, oversubscribed; /* of the call */
+  long long params[32];        /* the launch's own */
+} hccc_again;
+
 /* One launch: HCCC_CALL_INIT, then `count`, `n_local`, `local` and other fields as needed. */
 typedef struct hccc_call {
   unsigned size;               /* sizeof(hccc_call) */
@@ -204,9 +213,11 @@ typedef struct hccc_call {
   unsigned long long signature; /* of the call: ranks compare it when they start; 0: they do not */
   const long long *blocks; /* the table of an uneven collective, in memory that the launch reads;
                             * null: every block has `count` elements. "Uneven" above */
+  hccc_again *again;       /* is filled in by a launch of one rank that ends well and can be made again;
+                            * null: nobody asks */
 } hccc_call;
 
-#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* The fault record: the first wait that passed its deadline. `claimed` is 0 when there is no fault;
  * else every waiting block leaves. */
