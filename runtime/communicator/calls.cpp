@@ -40,24 +40,6 @@ void forget(uint64_t id) {
 
 }  // namespace
 
-// Marks a thread as in a call, or waiting to be, while it lives. The lock is held at both ends.
-struct Calls::Inside {
-  Inside(Calls &of, std::unique_lock<std::mutex> &lock) : of(of), lock(lock) { ++of.inside_; }
-  ~Inside() {
-    if (!lock.owns_lock()) lock.lock();
-    --of.inside_;
-    if (runs) --of.running_;
-    if (number) of.end(*number);
-    of.moved_.notify_all();
-  }
-  void begin() { runs = true, ++of.running_, lock.unlock(); }
-
-  Calls &of;
-  std::unique_lock<std::mutex> &lock;
-  const uint64_t *number = nullptr;  // done when this ends
-  bool runs = false;
-};
-
 Calls::Calls(Communicator &of) : of_(of) { settings_.timeout_s = timeout_of_environment(); }
 
 void Calls::set_timeout(double seconds) {
@@ -76,10 +58,6 @@ void Calls::set_cut(long long micro_batch_bytes, int window) {
 Settings Calls::settings() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return settings_;
-}
-
-void Calls::check_open() const {
-  if (finished_ || abandoned_) throw Error(hcccInvalidUsage, "the communicator is finalized");
 }
 
 void Calls::enqueue(const Request &request, void *stream) {
@@ -142,14 +120,6 @@ void Calls::run_waiting(uint64_t id) {
   }
 }
 
-void Calls::run(const std::function<void(const Settings &)> &body) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  check_open();
-  const Place place = {made_++, settings_};
-  ++inside_;
-  run(lock, place, body);
-}
-
 Calls::Place Calls::reserve() {
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
@@ -159,17 +129,9 @@ Calls::Place Calls::reserve() {
 
 void Calls::run(const Place &place, const std::function<void(const Settings &)> &body) {
   std::unique_lock<std::mutex> lock(mutex_);
-  run(lock, place, body);
-}
-
-void Calls::run(std::unique_lock<std::mutex> &lock, const Place &place,
-                const std::function<void(const Settings &)> &body) {
   Inside inside(*this, lock);
   --inside_;  // that of reserve()
-  inside.number = &place.number;
-  if (!wait_for_turn(lock, place, done_)) throw_lost();
-  inside.begin();
-  body(place.settings);
+  run(inside, place, body);
 }
 
 void Calls::throw_lost() const {
@@ -214,7 +176,7 @@ void Calls::make(Inside &inside, const Place &place, const Message *messages, si
 }
 
 // Notes that a call is done. Of a communicator that is lost the calls before it end as well.
-void Calls::end(uint64_t number) {
+void Calls::end_of_turn(uint64_t number) {
   if (of_.failure().code() != hcccSuccess) done_ = std::max(done_, number + 1);
   else if (number == done_) ++done_;
   else if (number > done_) later_.insert(number);
@@ -224,8 +186,7 @@ void Calls::end(uint64_t number) {
 
 // Waits for a call's turn: until `turn`, done_ or begun_, comes to its number. False: the communicator
 // ends or is lost, or an earlier call does not begin in time as its stream does not reach it.
-bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn) {
-  if (turn >= place.number) return !abandoned_;
+bool Calls::wait_longer(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn) {
   Clock::time_point since = Clock::now();
   for (uint64_t at = done_; turn < place.number;) {
     if (abandoned_ || of_.failure().code() != hcccSuccess) return false;

@@ -8,6 +8,7 @@
 // the graph runs them when it reaches them, between two other calls.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -64,7 +65,8 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // Runs a body in its turn, of a place or of one that is reserved now. Throws Error, also where its
   // turn does not come.
   void run(const Place &place, const std::function<void(const Settings &)> &body);
-  void run(const std::function<void(const Settings &)> &body);
+  template <class Body>
+  void run(const Body &body);
   // Makes sends and receives, which begin in their turn. Throws Error.
   void exchange(const Place &place, const std::vector<Message> &messages);
   void exchange(const Message *messages, size_t n);
@@ -88,18 +90,46 @@ class Calls : public std::enable_shared_from_this<Calls> {
     Place place;
     bool captured;
   };
-  struct Inside;
+  // Marks a thread as in a call, or waiting to be, while it lives. The lock is held at both ends.
+  struct Inside {
+    Inside(Calls &of, std::unique_lock<std::mutex> &lock) : of(of), lock(lock) { ++of.inside_; }
+    ~Inside() {
+      if (!lock.owns_lock()) lock.lock();
+      --of.inside_;
+      if (runs) --of.running_;
+      if (number) of.end(*number);
+      of.moved_.notify_all();
+    }
+    Inside(const Inside &) = delete;
+    Inside &operator=(const Inside &) = delete;
+    void begin() { runs = true, ++of.running_, lock.unlock(); }
+
+    Calls &of;
+    std::unique_lock<std::mutex> &lock;
+    const uint64_t *number = nullptr;  // done when this ends
+    bool runs = false;
+  };
 
   static void reached(void *id);
   static std::shared_ptr<Calls> of(uint64_t id);
   void run_waiting(uint64_t id);
-  void run(std::unique_lock<std::mutex> &lock, const Place &place, const std::function<void(const Settings &)> &body);
+  template <class Body>
+  void run(Inside &inside, const Place &place, const Body &body);
   void exchange(std::unique_lock<std::mutex> &lock, const Place &place, const Message *messages, size_t n);
   void make(Inside &inside, const Place &place, const Message *messages, size_t n);
   [[noreturn]] void throw_lost() const;
-  bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn);
-  void end(uint64_t number);
-  void check_open() const;
+  bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn) {
+    return turn >= place.number ? !abandoned_ : wait_longer(lock, place, turn);
+  }
+  bool wait_longer(std::unique_lock<std::mutex> &lock, const Place &place, const uint64_t &turn);
+  void end(uint64_t number) {
+    if (number == done_ && later_.empty()) begun_ = std::max(begun_, ++done_);
+    else end_of_turn(number);
+  }
+  void end_of_turn(uint64_t number);
+  void check_open() const {
+    if (finished_ || abandoned_) throw Error(hcccInvalidUsage, "the communicator is finalized");
+  }
 
   Communicator &of_;
   mutable std::mutex mutex_;  // locked before that of the device layer
@@ -113,5 +143,22 @@ class Calls : public std::enable_shared_from_this<Calls> {
   bool finished_ = false, abandoned_ = false;
   std::unordered_map<uint64_t, Waiting> waiting_;
 };
+
+template <class Body>
+void Calls::run(const Body &body) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  check_open();
+  const Place place = {made_++, settings_};
+  Inside inside(*this, lock);
+  run(inside, place, body);
+}
+
+template <class Body>
+void Calls::run(Inside &inside, const Place &place, const Body &body) {
+  inside.number = &place.number;
+  if (!wait_for_turn(inside.lock, place, done_)) throw_lost();
+  inside.begin();
+  body(place.settings);
+}
 
 }  // namespace hccc

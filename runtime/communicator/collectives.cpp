@@ -1,4 +1,6 @@
 // collectives.cpp: the collectives of the C interface.
+#include <utility>
+
 #include "comm.h"
 #include "device_layer.h"
 
@@ -35,7 +37,7 @@ void make(const std::shared_ptr<Job> &job, const Wanted &wanted, hcccComm_t comm
   });
 }
 
-void begin(Wanted wanted, hcccComm_t comm, void *stream) {
+void begin(Wanted &wanted, hcccComm_t comm, void *stream) {
   wanted.stream = stream;
   comm->multipliers.resolve(wanted);
   if (const std::shared_ptr<Job> job = comm->jobs.of(wanted)) return make(job, wanted, comm);
@@ -43,7 +45,7 @@ void begin(Wanted wanted, hcccComm_t comm, void *stream) {
   else make(wanted, comm);
 }
 
-hcccResult_t call(const Wanted &wanted, hcccComm_t comm, void *stream) {
+hcccResult_t call(Wanted &&wanted, hcccComm_t comm, void *stream) {
   return caught(comm, [&] {
     check(comm);
     begin(wanted, comm, stream);
@@ -184,5 +186,5 @@ HCCC_API hcccResult_t hcccRun(const char *library, const void *send, void *recei
                               hcccDataType_t type, hcccRedOp_t op, hcccComm_t comm, void *stream) {
   hccc::Wanted one = hccc::wanted(nullptr, send, receive, count, type, op, -1);
   one.library = library ? library : "";
-  return hccc::call(one, comm, stream);
+  return hccc::call(std::move(one), comm, stream);
 }

@@ -19,6 +19,7 @@ namespace {
 constexpr double DEFAULT_TIMEOUT_S = 600;
 constexpr size_t SLICE_BYTES = 1 << 20;  // of a buffer that is copied
 constexpr size_t LEAST_SLICE = 1024;     // elements of a block
+constexpr size_t FEW_RECENT = 8;  // calls that are kept where no rank is more than a call ahead of another
 constexpr useconds_t REFUSED_US = 500;  // between looks at a refusal
 constexpr double SMALL_CALL = 4 << 20;  // bytes up to which waking another core does not pay
 
@@ -211,6 +212,7 @@ void Communicator::set_up(const TimeLeft &left) {
       abort(error.code, text_of("rank %d: ", rank_) + error.what());  // a kernel would need the memory
     });
   set_up_vendor(left);
+  if (!network_ && !host_->device_memory() && !vendor_) kept_ = FEW_RECENT;
   HCCC_LOG(INFO, INIT, rank_, "%d ranks%s, %d thread%s each%s", n_ranks_,
            host_->one_process() ? " in one process" : near < n_ranks_ ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
            oversubscribed_ ? ", more than there are cores" : "");
@@ -691,7 +693,13 @@ bool Communicator::repeat(Known &known, const Wanted &wanted, const Settings &se
   const uint64_t words = called.signature;
   called.number = next_number();
   called.signature = std::max<uint64_t>(1, mixed(words, called.number));
-  publish(called);
+  if (shown_ == &called) {
+    hccc::publish(host_->control(rank_), called.number, called.signature);
+    recent(called.number) = called;
+  } else {
+    publish(called);
+    shown_ = &called;
+  }
   const char *name = known.library->description().name;
   last_library_.store(name, std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
@@ -701,7 +709,7 @@ bool Communicator::repeat(Known &known, const Wanted &wanted, const Settings &se
   const int status = known.again.run(&known.again, &local, launch_signature(called, 0, true, false));
   called.signature = words;
   if (status == HCCC_OK) return true;
-  if (status == HCCC_TIMEOUT) throw_reason(recent_[called.number % RECENT]);
+  if (status == HCCC_TIMEOUT) throw_reason(recent(called.number));
   fail(hcccInternalError, text_of("%s: launch returned %d", name, status));
 }
 
@@ -714,7 +722,8 @@ void Communicator::give_scratch() {
 // Shows other ranks what this one calls.
 void Communicator::publish(const Called &called) {
   hccc::publish(host_->control(rank_), called);
-  recent_[called.number % RECENT] = called;
+  recent(called.number) = called;
+  shown_ = nullptr;
 }
 
 // Runs a call that other ranks may have begun. False: it has no elements. Throws Error.
@@ -799,7 +808,7 @@ bool Communicator::rest(AtRest &own, uint64_t number) {
     if (network_ && !network_->idle(&own.sent, &own.received)) return false;
     own.number = std::max(number_, monitor_->settled()), own.agreements = agreements_, number = std::min(number, number_);
     for (const uint64_t back : {0, 1})
-      if (const Called &one = recent_[(number - back) % RECENT]; one.number == number - back) own.called[back] = one;
+      if (const Called &one = recent(number - back); one.number == number - back) own.called[back] = one;
     return true;
   } catch (const Error &error) {
     abort(error.code, text_of("rank %d: ", rank_) + error.what());

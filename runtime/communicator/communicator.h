@@ -182,6 +182,7 @@ class Communicator {
   bool run(const Prepared &prepared, const Wanted &wanted, const Called &called, const Settings &settings);
   void give_scratch();
   void publish(const Called &called);
+  Called &recent(uint64_t number) { return recent_[number % kept_]; }
   template <class Body>
   void refusable(double timeout_s, const Body &body);
   void meet(Called called, double timeout_s);
@@ -254,6 +255,8 @@ class Communicator {
   std::atomic<uint64_t> refused_here_{0};  // the last refusal, from 1, of a call of this rank
   std::atomic<bool> touching_{false};  // a call touches flags and buffers, or is about to
   std::array<Called, RECENT> recent_;
+  size_t kept_ = RECENT;  // of them: few stay in a cache
+  const Called *shown_ = nullptr;  // of known_: whose words other ranks see
   uint64_t number_ = 0, agreements_ = 0;  // read by the monitor where no call is touching
   long long micro_batch_bytes_ = 0;
   int window_ = 0;

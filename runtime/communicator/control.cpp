@@ -20,13 +20,30 @@ Called load(const CalledWords &words) {
   return found;
 }
 
-void publish(Control &control, const Called &called) {
+namespace {
+
+template <class Store>
+void publish(Control &control, uint64_t number, uint64_t signature, const Store &store_words) {
   const uint32_t turn = control.turn.load(std::memory_order_relaxed);
-  control.signatures[called.number % RECENT].store(called.signature, std::memory_order_relaxed);
+  control.signatures[number % RECENT].store(signature, std::memory_order_relaxed);
   control.turn.store(turn + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  store(control.called, called);
+  store_words();
   control.turn.store(turn + 2, std::memory_order_release);
+}
+
+}  // namespace
+
+void publish(Control &control, const Called &called) {
+  publish(control, called.number, called.signature, [&] { store(control.called, called); });
+}
+
+void publish(Control &control, uint64_t number, uint64_t signature) {
+  static_assert(offsetof(Called, number) == 0 && offsetof(Called, signature) == sizeof(uint64_t), "its first words");
+  publish(control, number, signature, [&] {
+    control.called[0].store(number, std::memory_order_relaxed);
+    control.called[1].store(signature, std::memory_order_relaxed);
+  });
 }
 
 Called called_by(const Control &control) {

@@ -69,6 +69,8 @@ static_assert(sizeof(Control) <= 64 << 10, "a page of any machine");
 
 // Writes the current call of this rank.
 void publish(Control &control, const Called &called);
+// The same of a call that differs from the last one in its number and signature only.
+void publish(Control &control, uint64_t number, uint64_t signature);
 // Reads the current call of a rank. Retries while it is written; the last try is taken as it is.
 Called called_by(const Control &control);
 void store(CalledWords &words, const Called &called);

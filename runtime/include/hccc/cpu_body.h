@@ -43,6 +43,11 @@ HCCC_NOINLINE void hccc_copy_bytes(unsigned char* to, const unsigned char* from,
     out[0] = a, out[1] = b, out[2] = c, out[3] = d;
     asm volatile("" ::: "memory");
   }
+  typedef unsigned long long hccc_words __attribute__((aligned(1), may_alias));
+  for (; i + 8 <= bytes; i += 8) {
+    *reinterpret_cast<hccc_words*>(to + i) = *reinterpret_cast<const hccc_words*>(from + i);
+    asm volatile("" ::: "memory");
+  }
   for (; i < bytes; ++i) {
     to[i] = from[i];
     asm volatile("" ::: "memory");
