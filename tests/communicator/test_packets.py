@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from hccc.synth.builtin.direct import direct
 from tests.communicator.conftest import Library
 from tests.communicator.test_calls import performs
 from tests.communicator.test_faults import OTHERS, VICTIM, other_calls, wrong_once
+from tests.communicator.test_lifetimes import free, taken
 from tests.communicator.world import Lost, run, start
 from tests.emit import plans
 from tests.marks import slow
@@ -216,3 +218,39 @@ def test_rooted_collectives_of_packets(library: Library) -> None:
     said = ("root 2", "Reduce of 6", "Reduce of 3", "Broadcast of 0")
     for text, one in zip(found[0], said, strict=True):
         assert "rank 1 calls" in text and one in text, text
+
+
+def made_again(c: Communicator, places: tuple[Path, Path]) -> list[str]:
+    """Makes calls again and again: of more lengths than are kept, from buffers by turns, from one
+    that was freed, and with a library loaded in between."""
+    c.load(places[0], ["float32"], ["sum"])
+    texts = []
+    arrays = [c.empty(900), np.zeros(900, np.float32), taken(900).view(np.float32)]
+
+    def right(k: int, array: Any, count: int) -> None:
+        part = array[:count]
+        part[:] = c.rank + k + np.arange(count) % 7
+        c.all_reduce(part)
+        assert (part == 3 + 3 * k + 3 * (np.arange(count) % 7)).all()
+
+    for k in range(240):
+        right(k, arrays[k // 2 % 3], (2, 2, 2, 900, 5, 77, 2, 8, 13)[k // 5 % 9])
+    right(0, arrays[2], 2)
+    free(arrays[2])
+    for _ in range(2):
+        with pytest.raises(CommunicatorError) as caught:
+            c.all_reduce(arrays[2][:2])
+        texts.append(caught.value.text)
+        right(1, arrays[0], 2)
+    c.load(places[1], ["float32"], ["sum"])
+    for k in range(20):
+        right(k, arrays[k % 2], 2)
+    return texts
+
+
+@pytest.mark.slow
+def test_calls_made_again(packets: Path, library: Library) -> None:
+    gather = library(driver.compile_program(plans.ring_allgather(3), Options()).plan)
+    found = start(3, made_again, (packets, gather)).outcomes()
+    for texts in found.values():
+        assert len(texts) == 2 and all("they were freed" in text for text in texts)
