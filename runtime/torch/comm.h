@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cctype>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -228,11 +229,13 @@ class Comm {
   bool has(const char *collective, hcccDataType_t of) {
     if (size_ == 1) return true;
     use(collective, -1, of);
+    const auto known = has_.find({collective, of});
+    if (known != has_.end()) return known->second;
     std::string name = collective;
     name[0] = static_cast<char>(std::toupper(name[0]));
     hcccCan_t found = hcccCanNot;
     check(library().hcccCommCan(handle(), name.c_str(), -1, of, hcccSum, &found));
-    return found == hcccCanNow;
+    return has_[{collective, of}] = found == hcccCanNow;
   }
 
   // Returns the number of the next exchange, when all before it have their place among the
@@ -408,7 +411,7 @@ class Comm {
 
   // Forgets what was found, where something was added.
   void look_again() {
-    if (const int now = Finder::additions(); now != additions_) used_.clear(), without_job_.clear(), additions_ = now;
+    if (const int now = Finder::additions(); now != additions_) used_.clear(), has_.clear(), without_job_.clear(), additions_ = now;
   }
 
   // Loads libraries of one's own before the first call that they fit.
@@ -432,6 +435,7 @@ class Comm {
   std::string job_;    // by which the last collective ran; empty: by a library
   int additions_ = 0;  // of libraries and jobs, when what was found was forgotten
   std::set<std::tuple<std::string, int, int, int>> used_;
+  std::map<std::pair<std::string, int>, bool> has_;  // collectives and types: whether a library does them
   std::set<std::pair<std::string, int>> without_job_;  // collectives and roots
   uint64_t exchanges_ = 0;  // that have begun
   unsigned long long before_ = 0;     // calls that were made before the last of these
