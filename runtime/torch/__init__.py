@@ -43,18 +43,21 @@ def load(
 ) -> None:
     """Has process groups run kernels of one's own: a directory that `hccc` emitted, or all such
     directories in one. They are built for the types and reductions of calls when these are first
-    made. Or a job over several vendors (`hccc.load_job`), which goes before all kernels.
+    made. Or a job over several vendors, which goes before all kernels: of `hccc.load_job`, or the
+    table that `hccc compile job.rccl -o FILE` writes.
 
     All ranks load the same, between the same calls; what is loaded later goes before. group: the
     process group; without one, all that there are and will be. vendor, file, micro_batches: of a
-    job, as of `Communicator.load`. HCCC_LIBRARIES names directories, between colons, for all groups
-    of a program.
+    job, as of `Communicator.load`. HCCC_LIBRARIES names directories and tables, between colons, for
+    all groups of a program.
 
-    Raises UserError E473 where the place has no kernels.
+    Raises UserError E473 where the place has no kernels, E407 or E208 for a file that is no table.
     """
     name = None if group is None else group.group_name
     if isinstance(place, Job):
         jobs.add(jobs.AddedJob(place, name, vendor, file, micro_batches))
+    elif Path(place).is_file():
+        jobs.add(jobs.of_table(Path(place), name, vendor, file, micro_batches))
     else:
         kernels.add(Path(place), name)
     made = _extension()

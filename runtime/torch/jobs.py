@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hccc.base.diagnostics import UserError
+from hccc.base.files.reading import read_text
+from hccc.base.limits import PLAN_BYTES
+from hccc.ir import job_table
 from hccc.ir.collective import spelled
 from hccc.ir.job import Job
 from hccc.runtime.communicator.errors import CommunicatorError
@@ -25,12 +29,30 @@ class AddedJob:
     micro_batches: MicroBatches = ()
 
 
-_ADDED: list[AddedJob] = []
+_ADDED: list[AddedJob] = []  # the last one goes first
+
+
+def of_table(
+    place: Path,
+    group: str | None = None,
+    vendor: str | None = None,
+    file: Path | str | None = None,
+    micro_batches: MicroBatches = (),
+) -> AddedJob:
+    """Reads the job of a table, with its micro-batches unless others are given. Raises UserError
+    E401, E402, E404 or E407 where it is none, E208 for a job that is not sound."""
+    job, own = job_table.loads(read_text(place, PLAN_BYTES), str(place))
+    return AddedJob(job, group, vendor, file, micro_batches or own)
 
 
 def add(job: AddedJob) -> None:
     """Adds a job, which goes before those that were added earlier."""
-    _ADDED.insert(0, job)
+    _ADDED.append(job)
+
+
+def add_behind(jobs: Sequence[AddedJob]) -> None:
+    """Adds jobs, the last of which goes first, behind all that were added."""
+    _ADDED[:0] = jobs
 
 
 def additions() -> int:
@@ -50,7 +72,7 @@ class GroupJobs:
 
     def fitting(self, collective: str, root: int) -> AddedJob | None:
         """Returns the job of a call, the last one added that fits. root: -1 for none."""
-        for one in _ADDED:
+        for one in reversed(_ADDED):
             c = one.job.collective
             here = one.group in (None, self.group) and c.n_ranks == self.n_ranks
             if here and spelled(collective) == (c.op, False) and (root < 0 or c.root == root):

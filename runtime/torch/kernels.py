@@ -36,24 +36,27 @@ _ADDED: list[Added] = []
 def add(place: Path, group: str | None) -> None:
     """Adds a directory that `hccc` emitted, or all such directories in one. Raises UserError E473
     where there is none."""
+    _ADDED.extend(_found(place, group))
+
+
+def _found(place: Path, group: str | None) -> Sequence[Added]:
     inside = sorted(place.iterdir()) if place.is_dir() else []
     found = [one for one in (place, *inside) if is_plain(one, PLAN_FILE)]
     if not found:
         message = f"{place}: is no directory of kernels, and has none in it"
-        help = "`hccc algo.rccl -o DIR` emits one; a job is what `hccc.load_job(FILE)` returns"
+        help = "`hccc algo.rccl -o DIR` emits one; a job is its table, or of `hccc.load_job(FILE)`"
         raise fail("E473", message, help=help)
-    _ADDED.extend(Added(one, group) for one in found)
+    return [Added(one, group) for one in found]
 
 
 @cache
-def _of_environment() -> Sequence[Added]:
-    """Adds the directories of HCCC_LIBRARIES, between colons, before those of calls."""
-    before = list(_ADDED)
-    _ADDED.clear()
-    for place in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        add(Path(place), None)
-    _ADDED.extend(before)
-    return tuple(_ADDED)
+def _add_environment() -> None:
+    """Adds directories and jobs' tables of HCCC_LIBRARIES, between colons: behind those of calls,
+    which go first."""
+    places = [Path(one) for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one]
+    tables = [jobs.of_table(one) for one in places if one.is_file()]
+    _ADDED[:0] = [one for place in places if not place.is_file() for one in _found(place, None)]
+    jobs.add_behind(tables)
 
 
 @cache
@@ -69,9 +72,10 @@ def additions() -> int:
 
 class Finder:
     """What one communicator of a group runs: libraries, each found once for a type and a reduction,
-    and `jobs`."""
+    and `jobs`. Raises UserError where HCCC_LIBRARIES names what is none of both."""
 
     def __init__(self, group: str, n_ranks: int, platform: str = "cpu") -> None:
+        _add_environment()
         self._group, self._n_ranks, self._platform = group, n_ranks, platform
         self._found: set[Path] = set()
         self.jobs = jobs.GroupJobs(group, n_ranks)
@@ -92,7 +96,6 @@ class Finder:
     def __call__(self, collective: str, root: int, type_: int, op: int) -> list[str]:
         """Builds the libraries that fit a call, and lists those that were not listed before, in
         the order in which they were added. root, op: -1 for none. Raises UserError E41x."""
-        _of_environment()
         files = []
         for one in _ADDED:
             if one.group in (None, self._group) and self._fits(one.place, collective, root):

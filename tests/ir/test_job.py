@@ -1,4 +1,4 @@
-"""Job: its invariants, its text and its JSON."""
+"""Job: its invariants, its text, its JSON and its table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hccc.base.diagnostics import UserError
-from hccc.ir import job_json
+from hccc.ir import job_json, job_table
 from hccc.ir.collective import OpType
 from hccc.ir.job import (
     Job,
@@ -35,6 +35,51 @@ def test_json_gives_the_same_job(op: OpType) -> None:
     text = job_json.dumps(job)
     assert same(job_json.loads(text), job)
     assert job_json.dumps(job_json.loads(text)) == text
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_table_gives_the_same_job(op: OpType) -> None:
+    job, batches = (
+        hetccl(V, op, 3 if op in (OpType.REDUCE, OpType.SCATTER) else 0),
+        [(0, 1), (9, 4)],
+    )
+    for given in ([], batches):
+        text = job_table.dumps(job, given)
+        found, micro_batches = job_table.loads(text)
+        assert same(replace(found, clusters=replace(found.clusters, vendors=V.vendors)), job)
+        assert micro_batches == given
+        assert job_table.dumps(found, micro_batches) == text
+
+
+def _summed(text: str) -> str:
+    """Gives a text the last line of a table."""
+    return f"{text}end {job_table._checksum(text.encode()):016x}\n"
+
+
+TABLE = job_table.dumps(JOB, [(0, 1)])
+BODY = TABLE[: TABLE.rindex("end ")]
+BAD_TABLES = {
+    "": "E407",
+    TABLE[:-1]: "E407",
+    TABLE.replace("part", "path").replace("name", "nama"): "E407",
+    _summed(""): "E407",
+    _summed(BODY.replace("hccc job 1", "hccc job 2")): "E407",
+    _summed(BODY.replace("steps ", "steps 9")): "E407",
+    _summed(BODY.replace("weights 1 2", "weights 1 x")): "E407",
+    _summed(BODY.replace("collective Allreduce 6", "collective Allreduce")): "E407",
+    _summed(BODY.replace("Allreduce", "Allsomething")): "E407",
+    _summed(BODY[: BODY.index("micro")] + "micro_batches 1\n0 1 2\n"): "E407",
+    _summed(BODY.replace("weights 1 2", "weights 1 99999999999999999999")): "E407",
+    _summed(BODY.replace("collective Allreduce 6", "collective Allreduce 7")): "E208",
+    _summed(BODY.replace("weights 1 2", "weights 1 0")): "E208",
+}
+
+
+@pytest.mark.parametrize("text", BAD_TABLES)
+def test_files_that_are_no_tables_are_refused(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        job_table.loads(text, "x.table")
+    assert caught.value.problem.code == BAD_TABLES[text]
 
 
 def test_text() -> None:
