@@ -264,11 +264,15 @@ void Messages::remove_done(const Exchange &own) {
   exchanges_.erase(middle, exchanges_.end());
 }
 
-// Returns the turns that a wait spins: at least as long as a peer takes for a part.
+// Returns the turns that a wait spins: at least as long as a peer takes for a part. What goes between hosts no peer
+// copies, and a network takes longer than it is worth to spin.
 unsigned Messages::turns_to_spin() const {
   size_t longest = 0;
-  for (const Sending &one : sending_) longest = std::max(longest, one.of->bytes);
-  for (const Receiving &one : receiving_) longest = std::max(longest, one.of->bytes);
+  const auto copied = [this](const Message &one) {
+    return one.peer == HCCC_ANY_SOURCE || host_.near(one.peer) ? one.bytes : 0;
+  };
+  for (const Sending &one : sending_) longest = std::max(longest, copied(*one.of));
+  for (const Receiving &one : receiving_) longest = std::max(longest, copied(*one.of));
   const auto copying = static_cast<unsigned>(std::min(longest, MOST_COPIED) / COPIED_A_TURN);
   return SPINS + copying;
 }
