@@ -1,9 +1,10 @@
 """job_order: the order in which all ranks do the tasks of a Job: (step, micro-batch).
 
 A call is cut into micro-batches, and each goes through all steps. Tasks of one *wave* need nothing
-of each other: a step of a micro-batch is in a wave with later steps of earlier micro-batches. All
-ranks keep this order in their calls of libraries, which is free of deadlock: a task needs earlier
-ones only.
+of each other: a step of a micro-batch is in a wave with later steps of earlier micro-batches. Of a
+wave the later micro-batches come first: a border is busy with them while what goes back over it is
+reduced. All ranks keep this order in their calls of libraries, which is free of deadlock: a task
+needs earlier ones only.
 """
 
 from __future__ import annotations
@@ -57,4 +58,5 @@ def order(job: Job, batches: int) -> list[JobTaskAt]:
     """Returns all tasks of a call in so many micro-batches. O(tasks · log tasks)."""
     level = levels(job)
     tasks = [(level[i] + q, q, i) for q in range(batches) for i in range(len(job))]
-    return [JobTaskAt(*task) for task in sorted(tasks)]
+    in_order = sorted(tasks, key=lambda task: (task[0], -task[1], task[2]))
+    return [JobTaskAt(*task) for task in in_order]

@@ -48,7 +48,9 @@ std::vector<Turn> order(const SavedJob &job, int batches) {
   std::vector<Turn> turns;
   for (int q = 0; q < batches; ++q)
     for (size_t i = 0; i < level.size(); ++i) turns.emplace_back(level[i] + q, q, static_cast<int>(i));
-  std::sort(turns.begin(), turns.end());
+  // Of a wave the later micro-batches first: a border is busy with them while what goes back over it is reduced.
+  const auto key = [](const Turn &turn) { return Turn(std::get<0>(turn), -std::get<1>(turn), std::get<2>(turn)); };
+  std::sort(turns.begin(), turns.end(), [&](const Turn &a, const Turn &b) { return key(a) < key(b); });
   return turns;
 }
 

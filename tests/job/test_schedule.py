@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.job import Job, VendorClusters
-from hccc.runtime.job.schedule import Kind
+from hccc.ir.job import Job, VendorClusters, vendor_clusters
+from hccc.ir.job_order import order
+from hccc.runtime.job.schedule import Kind, schedule
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.job.lanes import World
 from tests.passes.jobs import clusters
@@ -131,3 +132,15 @@ def test_libraries_that_reduce_at_borders(
     assert world.sent == _check(job, count, batches, in_place, seed, lanes).sent
     for rank, cluster in zip(world.ranks, v.of_ranks().tolist(), strict=True):
         assert not ask[cluster] or Kind.ADD not in rank.plan.tasks["kind"]
+
+
+def test_a_border_is_busy_while_what_goes_back_is_reduced() -> None:
+    """A border rank sends the next micro-batch before the sum of the one before, and all ranks'
+    order, by which predictions go, is the same."""
+    v = vendor_clusters([("a", [0, 1], [0], [1]), ("b", [2, 3], [2], [1])])
+    job, batches = hetccl(v, OpType.ALLREDUCE), 4
+    tasks = schedule(job, 0, 64, batches, False).tasks
+    sent = [int(t["step"]) for t in tasks if t["kind"] == Kind.HOP_SEND]
+    out, back = sorted(set(sent))
+    assert sent == [out, *[out, back] * (batches - 1), back]
+    assert sent == [task.step for task in order(job, batches) if task.step in (out, back)]
