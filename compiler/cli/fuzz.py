@@ -161,9 +161,13 @@ def _uneven(wanted: FuzzOptions) -> bool | None:
 
 
 def _program(path: Path) -> Program:
+    from hccc.driver.inputs import JobInput, opened
     from hccc.lang.transfer import load as transfer
     from hccc.testing.fuzz import LARGEST
 
+    if path.is_file() and isinstance(opened(path), JobInput):
+        message = f"{path} is a job, and programs are what is fuzzed"
+        raise fail("E481", message, help=f"`hccc check {path}` proves it")
     program = transfer.load(path)
     if len(program) > LARGEST:
         message = f"{path} has {len(program):,} transfers, more than {LARGEST:,}"

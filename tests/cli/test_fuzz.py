@@ -12,7 +12,11 @@ from click.testing import CliRunner
 
 from hccc.base.diagnostics import Source
 from hccc.cli.main import cli
+from hccc.ir.collective import OpType
+from hccc.ir.job import vendor_clusters
+from hccc.ir.job_json import dumps
 from hccc.lang.transfer import load as transfer
+from hccc.synth.builtin.hetccl import hetccl
 from hccc.testing import fuzz, is_correct, text
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rhd_allreduce.rccl"
@@ -94,3 +98,17 @@ def test_what_cannot_be_fuzzed(arguments: list[str], says: str) -> None:
     done = CliRunner().invoke(cli, ["fuzz", *arguments])
     assert done.exit_code != 0
     assert says in done.output + str(done.exception)
+
+
+def test_jobs_are_not_fuzzed(tmp_path: Path) -> None:
+    """Neither their text nor their JSON is taken for a program with mistakes."""
+    clusters = vendor_clusters([("a", [0, 1], [0, 1], [1, 1]), ("b", [2], [2], [1])])
+    text = 'HetCCLJob(OpType="Allreduce"):\n    homColl(0, reduce, part(0))\n'
+    for name, content in (
+        ("job.json", dumps(hetccl(clusters, OpType.ALLREDUCE))),
+        ("a.rccl", text),
+    ):
+        file = tmp_path / name
+        file.write_text(content)
+        done = CliRunner().invoke(cli, ["fuzz", str(file)])
+        assert "error[E481]" in str(done.exception) and f"{file} is a job" in str(done.exception)
