@@ -111,6 +111,10 @@ void read_all_times(const std::vector<std::string> &files, ncclComm_t comm) {
     const bool fits = found.n_ranks == comm->n_ranks;
     HCCC_LOG(INFO, INIT, comm->rank, "times of %s by hccc and %s, %d ranks%s: %s", found.collective.c_str(),
              found.library.c_str(), found.n_ranks, fits ? "" : ", left out", file.c_str());
+    const Vendor *const of = fits ? vendor() : nullptr;
+    if (of && found.library != of->name())
+      HCCC_LOG(WARN, INIT, comm->rank, "the times are of %s, and the vendor's library is %s: the slower of the two may make "
+               "calls of %s (%s)", found.library.c_str(), of->name(), found.collective.c_str(), file.c_str());
     if (fits) comm->times.push_back(std::move(found));
   }
 }

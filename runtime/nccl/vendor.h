@@ -24,6 +24,9 @@ struct Vendor {
   HCCC_VENDOR_MAY_HAVE(MEMBER)
 #undef MEMBER
   int version = 0;
+
+  // Returns which of the two it is, as tables of times name it: of them RCCL alone has ncclAllToAllv.
+  const char *name() const { return ncclAllToAllv ? "rccl" : "nccl"; }
 };
 
 // Returns the library that HCCC_NCCL_FALLBACK names, loaded once; null: none is named. Throws Failed

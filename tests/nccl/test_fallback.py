@@ -55,6 +55,17 @@ def test_what_it_is_predicted_to_do_faster_is_the_vendors(vendor: str, tmp_path:
     assert "times of Allreduce by hccc and nccl, 4 ranks, left out" in log
 
 
+def test_times_of_another_library_are_told(vendor: str, tmp_path: Path) -> None:
+    """They are used all the same: NCCL's table says no word of it."""
+    file = tmp_path / "times.table"
+    variables = {"HCCC_NCCL_FALLBACK": vendor, "HCCC_LIBRARIES": str(file), "HCCC_DEBUG": "WARN"}
+    for name, told in (("rccl", RANKS), ("nccl", 0)):
+        file.write_text(TABLE.format(RANKS).replace("nccl", name))
+        found, log = run("lengths", **variables)
+        assert found["found"] == [[3.0, 3.0], [VERSION, 1], [VERSION, 1], [3.0, 3.0]]
+        assert log.count("the times are of rccl, and the vendor's library is nccl") == told
+
+
 def test_tables_that_are_none_are_refused(vendor: str, tmp_path: Path) -> None:
     file = tmp_path / "times.table"
     for wrong in ("times 2\n", TABLE.format(RANKS)[5:-4], TABLE.format(RANKS)[5:] + "1"):
