@@ -29,6 +29,7 @@ namespace hccc::job {
 namespace {
 
 constexpr const char *OWN = "own";
+constexpr int64_t SHORT_BYTES = int64_t{1} << 16;  // of calls that take less than waking threads of lanes does
 
 double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -129,8 +130,8 @@ struct hccc_job final : hccc::Job {
   std::string error;
 
  private:
-  // Count, micro-batches, whether it is in place, and whose libraries reduce at borders.
-  using Key = std::tuple<int64_t, int, bool, std::vector<bool>>;
+  // Count, micro-batches, whether it is in place, whether it is an ordered list, and whose libraries reduce at borders.
+  using Key = std::tuple<int64_t, int, bool, bool, std::vector<bool>>;
   std::shared_ptr<const hccc::job::Schedule> schedule(const Key &key);
   const hccc::job::DeviceCombine *on_device(hcccDataType_t type, hcccRedOp_t op);
   const std::vector<bool> &reducers(hcccDataType_t type, hcccRedOp_t op);
@@ -158,9 +159,9 @@ std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
   if (found != schedules_.end()) {
     schedules_.splice(schedules_.begin(), schedules_, found);
   } else {
-    const auto &[count, batches, in_place, by_library] = key;
+    const auto &[count, batches, in_place, ordered, by_library] = key;
     schedules_.emplace_front(
-        key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered_, messages_, by_library}));
+        key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered, messages_, by_library}));
     if (schedules_.size() > KEPT) schedules_.pop_back();
   }
   return schedules_.front().second;
@@ -276,7 +277,9 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
       throw;
     }
   call.pairs = joined->pairs;
-  call.schedule = schedule({static_cast<int64_t>(wanted.count), batches_.next(largest), given.in_place, by_library});
+  const int batches = batches_.next(largest);
+  const bool ordered = ordered_ || (batches == 1 && largest <= SHORT_BYTES);
+  call.schedule = schedule({static_cast<int64_t>(wanted.count), batches, given.in_place, ordered, by_library});
   const double begun = clock_();
   const auto length = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
   call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(given.send);

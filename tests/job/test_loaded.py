@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,29 @@ def tries(c: Communicator) -> list[int]:
 @pytest.mark.slow
 def test_micro_batches_are_found_by_the_first_calls() -> None:
     assert run(3, tries) == [[8, 1, 0]] * 3
+
+
+def threads_of_lanes(c: Communicator) -> list[int]:
+    """Makes a short call, one that is cut, and a long one; returns how many threads each adds."""
+    c.load(hetccl(ALONE, OpType.ALLREDUCE), micro_batches=[(0, 1), (1 << 12, 2), (1 << 13, 1)])
+    added: list[int] = []
+    before = len(list(Path("/proc/self/task").iterdir()))
+    for length in (1 << 13, 1 << 12, 1 << 17):
+        x = c.empty(length // 4, "int32")
+        x[:] = c.rank
+        c.all_reduce(x)
+        assert (x == 3).all()
+        now = len(list(Path("/proc/self/task").iterdir()))
+        added.append(now - before)
+        before = now
+    return added
+
+
+@pytest.mark.slow
+def test_short_calls_wake_one_thread() -> None:
+    """A call that is cut has a lane to the next rank too, and one from that before; a long one has
+    these."""
+    assert run(3, threads_of_lanes) == [[1, 2, 0]] * 3
 
 
 def refused_calls(c: Communicator) -> None:
