@@ -1,8 +1,8 @@
 // table.cpp: the functions of the table, the same for every engine: they check a call, have the engine
 // make it, and keep the failure of a communicator.
 #include <dlfcn.h>
-#include <hccc/backoff.h>
 #include <link.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -407,8 +407,7 @@ void Waiting::check() {
 void Waiting::turn() {
   // Tens of microseconds; then others get the core: lanes of a job, ranks that are more than there are cores.
   constexpr unsigned SPINS = 300, PERIOD = 1024;
-  hccc_backoff backoff = {true, 0};
-  if (++turns_ > SPINS) hccc_back_off(backoff);
+  if (++turns_ > SPINS) sched_yield();
   if (turns_ % PERIOD == 0 || of_.aborted) check();
 }
 
