@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.base.diagnostics import Note, Span
+from hccc.base.diagnostics import Note, Source, Span
 from hccc.base.shown import brief
 from hccc.ir.arrays import frozen
 from hccc.ir.collective import Collective, OpType
@@ -50,6 +50,11 @@ class Op(IntEnum):
 
 class Origin(Protocol):
     """The source text of transfers; implemented by the language of the Program."""
+
+    @property
+    def source(self) -> Source | None:
+        """The whole text."""
+        ...
 
     def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
         """Returns the span and the loop values of row `transfer` of the Program's table."""

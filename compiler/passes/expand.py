@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.base.diagnostics import Span
+from hccc.base.diagnostics import Source, Span
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective
 from hccc.ir.job import NOBODY, Job, JobOp, VendorClusters
@@ -28,6 +28,12 @@ class _StepOrigin:
 
     job: Job
     steps: I8
+
+    @property
+    def source(self) -> Source | None:
+        """The text of the Job."""
+        header = self.header("")
+        return header.source if header else None
 
     def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
         """Returns the place of the transfer's step."""

@@ -318,10 +318,10 @@ def _headline(explained: Explanation) -> list[HeadlineFigure]:
 
 def _program(made: CompiledProgram) -> list[ProgramLine]:
     """Returns the text that the plan was compiled from; of a long one the lines with transfers."""
-    span = made.program.span(0) if len(made.program) else None
-    if span is None or Path(span.source.name).name != made.plan.source:
+    source = made.program.origin.source if made.program.origin and len(made.program) else None
+    if source is None or Path(source.name).name != made.plan.source:
         return []
-    lines = span.source.text.rstrip().split("\n")
+    lines = source.text.rstrip().split("\n")
     if len(lines) <= LINES:
         return [ProgramLine(i + 1, line.rstrip()) for i, line in enumerate(lines)]
     used = np.unique(made.program.transfers["line"])[:LINES].tolist()

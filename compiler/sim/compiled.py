@@ -21,7 +21,7 @@ from hccc.sim.state import HEAP, TODO, State
 AT_ONCE = 1 << 16  # moments between two checks for Ctrl-C
 # Moments between two checks whether a run can still keep its limit: so many, or so many primitives
 # for each moment where a plan is large, since a check looks at all of them.
-LOOK, LOOKED_AT = 1 << 8, 4
+LOOK, LOOKED_AT = 1 << 8, 1
 
 
 class Ended(NamedTuple):

@@ -61,7 +61,8 @@ class Run:
     from
     `cause`, -1 for memory. carriage: the work of proxies, pair by pair in order, as records
     (`sim/state.ITEM`) of transfer, batch and µs. quiet: µs from the launch to the last event of any
-    kind; counters may still arrive when everything else is done.
+    kind; counters may still arrive when everything else is done. rates: how many rates of flows and
+    resources were computed.
     """
 
     machine: Machine
@@ -81,6 +82,7 @@ class Run:
     via: I4
     carriage: state.Table
     quiet: float
+    rates: int
 
     def __post_init__(self) -> None:
         for name in ("parts", "begin", "ready", "end", "carried", "active"):
@@ -187,7 +189,7 @@ def simulate(
     finish = max(float(s.instance["end"].max(initial=0.0)), _last_arrival(machine, s.item))
     figures: list[Any] = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     figures += [s.resource[name] for name in ("carried", "active")]
-    figures += [s.instance["via"], s.item, ended.now]
+    figures += [s.instance["via"], s.item, ended.now, int(s.work[0])]
     time = launched + finish
     return Run(machine, request, batches, window, micro, parts, size, time, *figures)
 

@@ -12,7 +12,10 @@ from hccc.ir.topology import Topology
 
 BLOCK = "block"
 _TAKEN = {"nvidia": "SM", "amd": "CU"}
-WEIGHED = "least time in µs of a call (*: chosen, -: given up, its first tries were far slower)"
+WEIGHED = (
+    "least time in µs of a call (*: chosen; slower ones after fewer tries; -: given up, its first "
+    "tries were far slower)"
+)
 
 
 def facts(tuned: Tuned) -> dict[str, object]:

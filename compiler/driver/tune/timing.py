@@ -30,12 +30,14 @@ Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro
 
 class _Took(NamedTuple):
     """The result of a simulated call. time: µs; quiet: µs from its launch to its last event;
-    launch: µs; use: the largest share of its capacity that any link carried."""
+    launch: µs; use: the largest share of its capacity that any link carried; rates: how many rates
+    it took to simulate."""
 
     time: float
     quiet: float
     launch: float
     use: float
+    rates: int
 
 
 @dataclass(slots=True)
@@ -45,15 +47,19 @@ class CallTiming:
     max_instances: instances (primitives times micro-batches) of a simulated call; COARSE times as
     many if a call cannot be cut more coarsely; calls with more are not simulated. A plan of more
     primitives may have LARGE micro-batches and LARGEST instances, and is given up after WORK if it
-    has more than one micro-batch. instances: the number simulated so far.
+    has more than one micro-batch. instances: the number simulated so far; rates: of flows, the
+    number computed for that, about.
     """
 
     plan: Plan
     topology: Topology
     max_instances: int
     instances: int = 0
+    rates: int = 0
     _alike: bool = field(init=False)  # whether calls in place take as long as those out of place
     _end: float = math.inf  # of instances: no further call is simulated
+    _enough: float = math.inf  # of rates, likewise
+    _most: int = 0  # rates of any call that was simulated to its end
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
     _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
@@ -85,7 +91,7 @@ class CallTiming:
         cut = size, in_place, setting.channels, window, batches
         if cut in self._known:
             return self._known[cut]
-        if self.instances >= self._end or self._least.get(cut, 0.0) >= limit:
+        if self._over or self._least.get(cut, 0.0) >= limit:
             return math.inf
         if self._too_fine(plan, size, batches):
             return math.inf
@@ -102,7 +108,12 @@ class CallTiming:
         once links of a large plan are in use all the time."""
         self._end = self.instances + instances
         yield
-        self._end = math.inf
+        self._end = self._enough = math.inf
+
+    def stop_at(self, rates: int) -> None:
+        """Limits the simulation inside `limited` more: unknown calls take inf once `self.rates` are
+        so many."""
+        self._enough = rates
 
     def _too_fine(self, plan: Plan, size: int, batches: int) -> bool:
         """Tells whether a call of so many micro-batches takes too long to simulate."""
@@ -134,6 +145,11 @@ class CallTiming:
         return took.time
 
     @property
+    def _over(self) -> bool:
+        """Whether a limit is reached."""
+        return self.instances >= self._end or self.rates >= self._enough
+
+    @property
     def _alone(self) -> bool:
         """Whether no thread block has more than one primitive: then the window changes nothing."""
         return int(np.diff(self.plan.tb_ptr).max(initial=0)) <= 1
@@ -147,7 +163,10 @@ class CallTiming:
             except UserError:  # the deadlock proof says it better
                 if limit < math.inf and work == ENDLESS:
                     self._late[call] = limit
+                self.rates += self._most  # about as many
                 return None
             use = float(run.utilisation.max(initial=0.0))
-            self._took_before[call] = _Took(run.time, run.quiet, run.launch, use)
+            self._took_before[call] = _Took(run.time, run.quiet, run.launch, use, run.rates)
+            self.rates += run.rates
+            self._most = max(self._most, run.rates)
         return self._took_before.get(call)

@@ -37,6 +37,9 @@ FINER = 8  # times the instances of a call, for the last search of the best stru
 BETWEEN = 4  # times a size: the next size in between
 MOST = {"fast": 1 << 15, "full": 1 << 20}  # instances of a simulated call
 SEARCHED = {"fast": 1 << 18, "full": math.inf}  # instances of one size's search
+# Rates of flows in one size's search (`sim/simulate`) of a structure that is slower than another: a
+# tenth of a second.
+BEHIND = 1 << 20
 LARGE = 16  # micro-batches of one size's search, for a plan of more than MOST primitives
 # Thread blocks of a channel, of all ranks: with this many, simulating an instance takes twice as
 # long, so a search has half as many instances.
@@ -161,7 +164,8 @@ class Tuner:
             return search(size)[1]
         k = min(range(len(self._probed)), key=lambda k: self._probed[k][probe])
         least, best = self._probed[k][probe], self._searches[k]
-        return search(size, HOPELESS * least, None if afresh else best.found.get(size))[1]
+        like = None if afresh else best.found.get(size)
+        return search(size, HOPELESS * least, like, least)[1]
 
     def finish(self) -> Tuned:
         """Searches all sizes with the structures near the best, and chooses.
@@ -207,6 +211,7 @@ class Tuner:
         """
         sizes = self.request.sizes
         near = (probed <= FAR * probed.min(0)).any(1)
+        behind = (probed > probed.min(0)).all(1)
         alone, first = len(sizes) == 1, int(probed[:, 0].argmin())
         counted = count(1)
 
@@ -214,7 +219,7 @@ class Tuner:
             search, found = self._searches[k], list[TuneCandidate]()
             for size in sizes:
                 if not alone:
-                    setting, took = search(size)
+                    setting, took = search(size, best=0.0 if behind[k] else math.inf)
                 elif k == first:
                     search(size)
                     setting, took = search.finer(size)
@@ -385,12 +390,17 @@ class _Search:
             return descend(space, self._time(size), start)
 
     def __call__(
-        self, size: int, limit: float = math.inf, like: tuple[Setting, int] | None = None
+        self,
+        size: int,
+        limit: float = math.inf,
+        like: tuple[Setting, int] | None = None,
+        best: float = math.inf,
     ) -> tuple[Setting, float]:
         """Finds the best Setting for `size`; inf if calls take more than `limit` µs from every
         start.
 
-        like: the Setting of another structure, and its thread blocks.
+        like: the Setting of another structure, and its thread blocks; best: µs of another
+        structure: one that is slower from every start is searched for as long as BEHIND says.
         """
         time = self._time(size)
         if self._effort == "full":
@@ -398,12 +408,16 @@ class _Search:
         starts = self._starts if self._last is None else [self._last, self._space.middle()]
         if like is not None:
             starts = [self._space.nearest(like[0], like[1] / self._each)]
-        coarse = self._space.coarsest()
+        coarse, begun = self._space.coarsest(), self.timing.rates
         with self.timing.limited(self._limit):
             # The coarsest setting first: a large plan may not get further.
             known = [(coarse, time(coarse, math.inf))] if self.large else []
-            if not known and all(math.isinf(time(start, limit)) for start in starts):
-                return starts[0], math.inf
+            if not known:
+                first = self._first(starts, time, limit)
+                if math.isinf(first):
+                    return starts[0], math.inf
+                if first > best:
+                    self.timing.stop_at(begun + BEHIND)
             for start in starts:
                 if min((took for _, took in known), default=math.inf) > self._enough:
                     known.append(descend(self._space, time, start, self._enough))
@@ -411,6 +425,11 @@ class _Search:
         self._last = found[0]
         self.found[size] = found[0], found[0].channels * self._each
         return found
+
+    def _first(self, starts: Sequence[Setting], time: Time, limit: float) -> float:
+        """Returns the µs of the first start that takes no more than `limit`; inf if none does."""
+        took = (time(start, limit) for start in starts)
+        return next(filter(math.isfinite, took), math.inf)
 
     def again(self, size: int) -> tuple[Setting, float]:
         """Returns the Setting that the last search for `size` found."""

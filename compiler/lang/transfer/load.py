@@ -155,6 +155,11 @@ class TextOrigin:
     def __setstate__(self, source: Source) -> None:
         self._source, self._table, self._found = source, None, {}
 
+    @property
+    def source(self) -> Source:
+        """The whole text."""
+        return self._source
+
     def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
         """Returns the span and the loop values of row `transfer`, by evaluating the program
         again."""

@@ -157,6 +157,18 @@ def test_a_limited_search_knows_what_it_knew() -> None:
     assert timing.time(1 << 12, settings[2]) < float("inf")
 
 
+def test_a_search_that_is_stopped_knows_what_it_knew() -> None:
+    timing = CallTiming(ring(), site(), 1 << 20)
+    settings = [Setting(channels, 0, 1 << 20) for channels in (32, 16)]
+    with timing.limited(math.inf):
+        timing.stop_at(1)
+        known = timing.time(1 << 26, settings[0])  # begun before any rate was computed
+        assert timing.rates > 1
+        assert timing.time(1 << 26, settings[1]) == float("inf")
+        assert timing.time(1 << 26, settings[0]) == known < float("inf")
+    assert timing.time(1 << 26, settings[1]) < float("inf")
+
+
 def test_the_space_stays_within_the_blocks_and_the_window() -> None:
     each = int(ring().n_tb.max())
     found = space(ring(), 33)
