@@ -131,7 +131,8 @@ class CallTiming:
         self.instances += len(plan) * batches
         large = len(plan) > self.max_instances
         if plan.channels not in self._machines:
-            self._machines[plan.channels] = prepare(plan, self.topology)
+            # Requests say the window, and without one there is none.
+            self._machines[plan.channels] = prepare(replace(plan, window=0), self.topology)
         _, micro = batches_of(plan, pieces(plan, size)[0], 0)
         if self._alone and not plan.max_window:
             window = 0

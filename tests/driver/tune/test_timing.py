@@ -72,6 +72,14 @@ def test_a_limit_hides_what_takes_longer_and_nothing_else(parts: list[float]) ->
     assert timing.time(1 << 20, setting) == took
 
 
+def test_times_are_the_same_whatever_was_simulated_before() -> None:
+    settings = [Setting(4, window, 1 << 16) for window in (0, 1)]
+    timing, again = CallTiming(ring(), site(), 1 << 20), CallTiming(ring(), site(), 1 << 20)
+    times = [timing.time(1 << 24, setting) for setting in settings]
+    assert times == [again.time(1 << 24, setting) for setting in settings[::-1]][::-1]
+    assert times[0] != times[1]
+
+
 def test_calls_that_are_cut_alike_are_simulated_once() -> None:
     timing = CallTiming(ring(), site(), 1 << 20)
     timing.time(1 << 10, Setting(4, 0, 1 << 10))
