@@ -11,8 +11,7 @@ namespace hccc {
 namespace {
 
 // Bytes of the largest buffer; below, slices are quicker. One rank's blocks of a Scatter or Gather are copied by that rank alone.
-// Of an Allgather's at most so many: of longer ones each rank had best write the block that it has just read, as kernels do.
-constexpr size_t LEAST_MOVED = 64 << 10, LEAST_OF_ONE = 32 << 10, MOST_GATHERED = 4 << 20;
+constexpr size_t LEAST_MOVED = 64 << 10, LEAST_OF_ONE = 32 << 10;
 
 // Which blocks of the buffers a rank sends to another, and receives of it; -1: none.
 struct Route {
@@ -36,9 +35,9 @@ bool Communicator::goes_as_messages(const Prepared &prepared, const Agreed &agre
   if (!agreed.copied || !agreed.reads || !prepared.library->standard()) return false;
   const double bytes = static_cast<double>(called.count) * bytes_of_type(called.type) * most_blocks(library);
   const std::string collective = library.collective;
-  if (collective == "Allgather") return bytes >= LEAST_MOVED && bytes < MOST_GATHERED;
   if (collective == "Scatter" || collective == "Gather") return bytes >= LEAST_OF_ONE;
-  return (collective == "Broadcast" || collective == "Alltoall") && bytes >= LEAST_MOVED;
+  const bool moves = collective == "Allgather" || collective == "Broadcast" || collective == "Alltoall";
+  return moves && bytes >= LEAST_MOVED;
 }
 
 // Sends the blocks as messages: a rank reads what another sends where that lies, and nothing is copied in between.
