@@ -295,9 +295,11 @@ bool Monitor::all_call(const Called &own) {
 
 void Monitor::show(const Called &own) {
   if (!several_hosts_) return;
-  Called told = own;  // a rank may have come to a refused call by another one
+  Called told = own;
   const uint64_t runs = running.load(std::memory_order_acquire);
-  if (runs > own.number && runs != Refusals::NONE) told.number = runs;
+  // A rank may have come to a refused call by another one. Else the call that runs may have begun since `own` was read:
+  // its number with an earlier call's signature would be one that differs.
+  if (failure_.refused() && runs > own.number && runs != Refusals::NONE) told.number = runs;
   hccc_bootstrap_set_state(bootstrap_, shown(told, runs == told.number));
 }
 
