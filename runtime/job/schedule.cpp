@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -13,16 +14,23 @@ namespace {
 // A task in the order of all ranks: its wave, its micro-batch, its step.
 using Turn = std::tuple<int, int, int>;
 
-// Returns how many steps lie before each step, one after another: a step comes after those that wrote what it reads
-// or writes, and those that read what it writes.
-std::vector<int> levels(const SavedJob &job) {
+// How many steps lie before a step, one after another, and whether it needs nothing from over a border.
+struct Level {
+  int level = 0;
+  bool home = false;
+};
+
+// Returns the level of each step: it comes after those that wrote what it reads or writes, and those that read what it
+// writes.
+std::vector<Level> levels(const SavedJob &job) {
   using Place = std::pair<int, int>;  // a vendor cluster, and a part
   std::map<Place, int> written, used;
+  std::set<Place> away;  // what copies over borders, or steps after them, have touched
   const auto at = [](const std::map<Place, int> &of, const Place &place) {
     const auto found = of.find(place);
     return found == of.end() ? 0 : found->second;
   };
-  std::vector<int> found;
+  std::vector<Level> found;
   for (const Step &step : job.steps) {
     std::vector<Place> reads, writes;
     if (step.op == Op::ALL_GATHER) {
@@ -35,19 +43,26 @@ std::vector<int> levels(const SavedJob &job) {
     int level = 0;
     for (const Place &one : reads) level = std::max(level, at(written, one));
     for (const Place &one : writes) level = std::max(level, at(used, one));
-    found.push_back(level);
     for (const Place &one : writes) written[one] = level + 1;
+    bool home = step.op != Op::COPY_OVER && step.op != Op::REDUCE_OVER;
     for (const std::vector<Place> *all : {&reads, &writes})
-      for (const Place &one : *all) used[one] = std::max(at(used, one), level + 1);
+      for (const Place &one : *all) used[one] = std::max(at(used, one), level + 1), home = home && !away.count(one);
+    if (!home)
+      for (const std::vector<Place> *all : {&reads, &writes}) away.insert(all->begin(), all->end());
+    found.push_back({level, home});
   }
   return found;
 }
 
 std::vector<Turn> order(const SavedJob &job, int batches) {
-  const std::vector<int> level = levels(job);
+  const std::vector<Level> of = levels(job);
+  int last = 0;
+  for (const Level &one : of)
+    if (one.home) last = std::max(last, one.level);
   std::vector<Turn> turns;
   for (int q = 0; q < batches; ++q)
-    for (size_t i = 0; i < level.size(); ++i) turns.emplace_back(level[i] + q, q, static_cast<int>(i));
+    for (size_t i = 0; i < of.size(); ++i)
+      turns.emplace_back(of[i].level + q - (of[i].home ? last + batches : 0), q, static_cast<int>(i));
   // Of a wave the later micro-batches first: a border is busy with them while what goes back over it is reduced.
   const auto key = [](const Turn &turn) { return Turn(std::get<0>(turn), -std::get<1>(turn), std::get<2>(turn)); };
   std::sort(turns.begin(), turns.end(), [&](const Turn &a, const Turn &b) { return key(a) < key(b); });
@@ -110,13 +125,22 @@ class RankTasks {
     }
   }
 
-  // Copies to the receive buffer what must end there and was never written.
-  void finish() {
-    step_ = -1;
+  // Lists what must end in the receive buffer and was never written.
+  std::vector<Span> unwritten() {
+    std::vector<Span> found;
     for (int part = 0; part < of_.n_parts(); ++part)
       for (int batch = 0; of_.wants(rank_, part) && batch < call_.batches; ++batch)
         for (const Span &span : alike({part, batch, 0, pieces_}))
-          if (!known(span, span.first).written) bring(span);
+          if (!known(span, span.first).written) found.push_back(span);
+    return found;
+  }
+
+  // Copies input to the receive buffer that no step reads or writes there.
+  void copy(const std::vector<Span> &spans) {
+    step_ = -1;
+    for (const Span &span : spans)
+      if (const Place at = input_at(span); !(call_.in_place && at.buffer == HCCC_JOB_INPUT))
+        add(0, HCCC_JOB_COPY, at, work_of(span), length(span), {{span}, {}});
   }
 
   // Returns all tasks, lane after lane.
@@ -463,9 +487,17 @@ hccc_job_schedule Schedule::view() const {
 }
 
 std::shared_ptr<const Schedule> schedule_of(const SavedJob &job, int rank, const CallShape &call) {
+  const std::vector<Turn> turns = order(job, call.batches);
+  RankTasks first(job, rank, call);
+  for (const Turn &turn : turns) first.do_turn(turn);
+  const std::vector<Span> unwritten = first.unwritten();
+  if (unwritten.empty()) return first.schedule();
+  // What no step writes is copied while copies over borders, which wait for none of it, are under way.
   RankTasks made(job, rank, call);
-  for (const Turn &turn : order(job, call.batches)) made.do_turn(turn);
-  made.finish();
+  const auto away = std::find_if(turns.begin(), turns.end(), [](const Turn &turn) { return std::get<0>(turn) > 0; });
+  for (auto at = turns.begin(); at != away; ++at) made.do_turn(*at);
+  made.copy(unwritten);
+  for (auto at = away; at != turns.end(); ++at) made.do_turn(*at);
   return made.schedule();
 }
 
