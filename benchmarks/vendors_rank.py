@@ -31,12 +31,13 @@ from hccc.synth.builtin.hetccl import OPS, hetccl
 INT32, FLOAT32, SUM = 2, 7, 0
 CALLS = {"allreduce": "all_reduce", "allgather": "all_gather"}
 TIMEOUT_S = 60.0
+SHORT, SHORT_REPEATS = 1 << 16, 7  # bytes of calls that are made so many times more often
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """What is measured. ranks, vendors: of each vendor cluster; sizes: bytes of a call's largest
-    buffer; batches: numbers of micro-batches; repeats: calls of each way that count."""
+    buffer; batches: numbers of micro-batches; repeats: long calls of each way that count."""
 
     ranks: tuple[int, ...]
     vendors: tuple[str, ...]
@@ -162,8 +163,13 @@ class Hosts(Ranks):
         ways["sendrecv"] = self._messages(size)
         times: dict[str, list[float]] = {name: [] for name in ways}
         first, mine = next(iter(self.jobs.values())), [0.0] * self.n
-        for k in range(1 + self.case.repeats):
-            for name, call in ways.items():
+        names = list(ways)
+        repeats = self.case.repeats * (SHORT_REPEATS if size <= SHORT else 1)
+        for k in range(1 + repeats):
+            for name in (
+                names[k % len(names) :] + names[: k % len(names)]
+            ):  # each comes after others
+                call = ways[name]
                 receive[:] = 0
                 before = first.sent
                 took = self.slowest(call)
