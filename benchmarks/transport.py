@@ -4,8 +4,9 @@
 
 A rank hands over one transfer of that size, and its peer, when it sees the counter, raises one in
 return. The time until then is what is divided by; it holds the way back. Beside it a plain TCP
-socket, which sends as much and is answered with a byte. Interleaved, medians. What a line carries
-of TCP's payload is 1448 of 1514 bytes: 95.6 %. Needs root.
+socket, which sends as much and is answered with a byte; and both ranks at once, each until it has
+the other's. Interleaved, medians. What a line carries of TCP's payload is 1448 of 1514 bytes:
+95.6 %. Needs root.
 """
 
 from __future__ import annotations
@@ -82,15 +83,16 @@ class TransportRank:
 
 
 def serve_rank(rank: int) -> None:
-    """Runs the process of a rank. Rank 0 reads sizes, and answers with seconds."""
+    """Runs the process of a rank: reads sizes, and whether both send, and answers with seconds."""
     end = TransportRank(rank)
     end.join()
     for value, line in enumerate(sys.stdin, 1):
+        size, both = map(int, line.split())
         begin = time.perf_counter()
-        if rank == 0:
-            end.put(int(line), value)
+        if both or rank == 0:
+            end.put(size, value)
         end.wait(value)
-        if rank == 1:
+        if rank == 1 and not both:
             end.put(0, value)
         print(time.perf_counter() - begin, flush=True)
     end.transport.close()
@@ -109,7 +111,7 @@ def serve_socket(rank: int, address: str) -> None:
         line = socket.create_connection((address, PORT))
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for text in sys.stdin:
-        size = int(text)
+        size = int(text.split()[0])
         begin = time.perf_counter()
         if rank == 0:
             line.sendall(data[:size])
@@ -161,13 +163,12 @@ class RankPair:
         assert into
         print(text, file=into, flush=True)
 
-    def seconds(self, size: int) -> float:
-        """Returns the seconds of one transfer of `size` bytes."""
+    def seconds(self, size: int, both: bool = False) -> float:
+        """Returns the seconds of one transfer of `size` bytes, or of one each way at once."""
         for rank in (1, 0):
-            self.write(rank, str(size))
-        took = float(self.read(0))
-        self.read(1)
-        return took
+            self.write(rank, f"{size} {int(both)}")
+        took = [float(self.read(rank)) for rank in (0, 1)]
+        return max(took) if both else took[0]
 
     def end(self) -> None:
         """Ends both processes."""
@@ -195,14 +196,16 @@ def sockets(ends: list[Host]) -> RankPair:
 
 @dataclass(frozen=True, slots=True)
 class TransportRow:
-    """One rate and size. share, socket_share: of the line's rate, by the transport and by the
-    socket."""
+    """One rate and size. share, both_share, socket_share: of the line's rate each way, by the
+    transport, by it both ways at once, and by the socket."""
 
     gbit: float
     size: int
     transport_us: float
+    both_us: float
     socket_us: float
     share: float
+    both_share: float
     socket_share: float
 
 
@@ -212,17 +215,17 @@ def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[TransportR
     with hosts(2, f"{gbit:g}gbit") as ends:
         ways: list[RankPair] = [make(ends) for make in (transports, sockets)]
         for size in sizes:
-            times: list[list[float]] = [[], []]
+            times: list[list[float]] = [[], [], []]
             for i in range(iters + 2):
-                for way, took in zip(ways, times, strict=True):
-                    seconds = way.seconds(size)
+                for took, (way, both) in zip(
+                    times, ((ways[0], False), (ways[0], True), (ways[1], False)), strict=True
+                ):
+                    seconds = way.seconds(size, both)
                     if i >= 2:
                         took.append(seconds)
-            a, b = (statistics.median(one) for one in times)
-            line = gbit * 1e9 / 8
-            rows.append(
-                TransportRow(gbit, size, a * 1e6, b * 1e6, size / a / line, size / b / line)
-            )
+            medians = [statistics.median(one) for one in times]
+            shares = [size / one / (gbit * 1e9 / 8) for one in medians]
+            rows.append(TransportRow(gbit, size, *(one * 1e6 for one in medians), *shares))
         for way in ways:
             way.end()
     return rows
@@ -230,13 +233,16 @@ def measured(gbit: float, sizes: tuple[int, ...], iters: int) -> list[TransportR
 
 def table(rows: list[TransportRow]) -> Table:
     """Makes the table: a line for each row."""
-    made = Table("Gbit/s", "KiB", "µs", "share of the line", "socket, µs", "share")
+    heads = ("µs", "of the line", "both ways, µs", "of each", "socket, µs", "of the line")
+    made = Table("Gbit/s", "KiB", *heads)
     for row in rows:
         made.add_row(
             f"{row.gbit:g}",
             f"{row.size >> 10:,}",
             f"{row.transport_us:,.0f}",
             f"{row.share:.1%}",
+            f"{row.both_us:,.0f}",
+            f"{row.both_share:.1%}",
             f"{row.socket_us:,.0f}",
             f"{row.socket_share:.1%}",
         )

@@ -1,5 +1,8 @@
 // endpoint.cpp: the worker of a rank and its connections.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <sstream>
 
 #include "state.h"
 
@@ -24,6 +27,18 @@ bool configure(const Transport &t, ucp::Config config, std::string &why) {
   return status == ucp::OK;
 }
 
+// Tells whether UCX has only TCP here, by the names of its devices; where a variable sets its threshold, UCX is followed.
+bool is_tcp(const Transport &t) {
+  const char *const said = std::getenv("UCX_NET_DEVICES");
+  const std::string names = t.network.empty() ? said ? said : "" : t.network;
+  if (std::getenv("UCX_RNDV_THRESH")) return false;
+  if (names.empty() || names == "all") return access("/sys/class/infiniband", F_OK) != 0;
+  std::istringstream all(names);
+  for (std::string name; std::getline(all, name, ',');)
+    if (name.find('/') != std::string::npos || access(("/sys/class/net/" + name).c_str(), F_OK)) return false;
+  return true;
+}
+
 bool open_context(Transport &t, std::string &why) {
   ucp::Config config = nullptr;
   ucp::Status status = ucx().ucp_config_read(nullptr, nullptr, &config);
@@ -33,6 +48,7 @@ bool open_context(Transport &t, std::string &why) {
   params.features = ucp::FEATURE_AM | ucp::FEATURE_WAKEUP;
   params.n_endpoints = size_t(t.options.n_ranks);
   const bool good = configure(t, config, why);
+  t.eager = is_tcp(t);
   if (good) {
     status = ucx().ucp_init_version(ucp::API_MAJOR, ucp::API_MINOR, &params, config, &t.context);
     if (status != ucp::OK) {
@@ -64,7 +80,43 @@ bool know_address(Transport &t, std::string &why) {
   return true;
 }
 
+bool connect(Transport &t, Peer &peer, ucp::Endpoint &made, std::string &why) {
+  ucp::EndpointParams params{};
+  params.mask = ucp::ENDPOINT_ADDRESS | ucp::ENDPOINT_ERROR_MODE | ucp::ENDPOINT_ERROR_HANDLER;
+  params.address = peer.blob.address.data();
+  params.error_mode = ucp::ERROR_MODE_PEER;
+  params.error_handler.callback = broken;
+  params.error_handler.argument = &peer;
+  const ucp::Status status = ucx().ucp_ep_create(t.worker, &params, &made);
+  if (status == ucp::OK) return true;
+  made = nullptr;
+  const std::string over = t.network.empty() ? "" : " over `" + t.network + "`";
+  why = "UCX cannot reach rank " + std::to_string(peer.rank) + over + ": " + ucx().meaning(status);
+  return false;
+}
+
+void close(Transport &t, ucp::Endpoint &endpoint) {
+  if (!endpoint) return;
+  ucp::RequestParams params{};
+  params.mask = ucp::OP_FLAGS | ucp::OP_CALLBACK | ucp::OP_USER_DATA;
+  params.flags = ucp::CLOSE_FORCE;
+  params.callback.send = closed;
+  params.user_data = &t.closing;
+  const ucp::StatusPointer closing = ucx().ucp_ep_close_nbx(std::exchange(endpoint, nullptr), &params);
+  if (ucp::is_request(closing)) ++t.closing;
+}
+
 }  // namespace
+
+bool open_endpoint(Transport &t, Peer &peer, std::string &why) {
+  return connect(t, peer, peer.endpoint, why) && (!t.eager || connect(t, peer, peer.quick, why));
+}
+
+// Closes the connections to a peer at once: transfers in flight end with an error.
+void close_endpoint(Transport &t, Peer &peer) {
+  close(t, peer.endpoint);
+  close(t, peer.quick);
+}
 
 bool open_worker(Transport &t, std::string &why) {
   if (!open_context(t, why)) return false;
@@ -81,37 +133,9 @@ bool open_worker(Transport &t, std::string &why) {
   return listen(t, why) && know_address(t, why);
 }
 
-bool open_endpoint(Transport &t, Peer &peer, std::string &why) {
-  ucp::EndpointParams params{};
-  params.mask = ucp::ENDPOINT_ADDRESS | ucp::ENDPOINT_ERROR_MODE | ucp::ENDPOINT_ERROR_HANDLER;
-  params.address = peer.blob.address.data();
-  params.error_mode = ucp::ERROR_MODE_PEER;
-  params.error_handler.callback = broken;
-  params.error_handler.argument = &peer;
-  const ucp::Status status = ucx().ucp_ep_create(t.worker, &params, &peer.endpoint);
-  if (status == ucp::OK) return true;
-  peer.endpoint = nullptr;
-  const std::string over = t.network.empty() ? "" : " over `" + t.network + "`";
-  why = "UCX cannot reach rank " + std::to_string(peer.rank) + over + ": " + ucx().meaning(status);
-  return false;
-}
-
-// Closes an endpoint at once: transfers in flight end with an error.
-void close_endpoint(Transport &t, Peer &peer) {
-  if (!peer.endpoint) return;
-  ucp::RequestParams params{};
-  params.mask = ucp::OP_FLAGS | ucp::OP_CALLBACK | ucp::OP_USER_DATA;
-  params.flags = ucp::CLOSE_FORCE;
-  params.callback.send = closed;
-  params.user_data = &t.closing;
-  const ucp::StatusPointer closing = ucx().ucp_ep_close_nbx(peer.endpoint, &params);
-  peer.endpoint = nullptr;
-  if (ucp::is_request(closing)) ++t.closing;
-}
-
 void close_worker(Transport &t) {
   const auto until = Clock::now() + std::chrono::seconds(2);
-  for (const auto &peer : t.peers) close_endpoint(t, *peer);
+  for (const auto &peer : t.peers) drop_messages(t, *peer), close_endpoint(t, *peer);
   // A copier uses the pool's memory until its copies are done.
   const auto busy = [&t] {
     return t.closing > 0 || t.slices > 0 || t.receipts > 0 || t.requests > 0 || !t.cells.empty();

@@ -48,7 +48,8 @@ void send_hellos(Transport &t) {
   for (const auto &peer : t.peers)
     if (peer->state == PeerState::CONNECTED && !peer->hello_posted) {
       peer->hello_posted = true;  // UCX reports its end from now on
-      post(t, *peer, HELLO);
+      post(t, *peer, HELLO, false);
+      if (peer->quick) post(t, *peer, HELLO, true);
     }
 }
 
@@ -103,13 +104,15 @@ void drain(Transport &t) {
   };
   while (t.messages > 0 && Clock::now() < until) step();
   t.leaving = true;
-  for (const auto &peer : t.peers) post(t, *peer, LEAVING);
+  for (const auto &peer : t.peers) post(t, *peer, LEAVING, false);
   std::vector<ucp::StatusPointer> requests;
   for (const auto &peer : t.peers) {
     ucp::RequestParams params{};
-    if (peer->state != PeerState::CONNECTED || !peer->endpoint) continue;
-    const ucp::StatusPointer flush = ucx().ucp_ep_flush_nbx(peer->endpoint, &params);
-    if (ucp::is_request(flush)) requests.push_back(flush);
+    for (const ucp::Endpoint endpoint : {peer->endpoint, peer->quick}) {
+      if (peer->state != PeerState::CONNECTED || !endpoint) continue;
+      const ucp::StatusPointer flush = ucx().ucp_ep_flush_nbx(endpoint, &params);
+      if (ucp::is_request(flush)) requests.push_back(flush);
+    }
   }
   while (flushing(requests) && Clock::now() < until) step();
   for (const ucp::StatusPointer request : requests) ucx().ucp_request_free(request);
@@ -136,6 +139,7 @@ int work(Transport &t, bool taking) {
     if (!events) break;
     n += int(events);
   }
+  n += send(t);  // what peers have asked for meanwhile: nobody may work again soon
   return n + finish_copies_in(t);
 }
 

@@ -187,6 +187,8 @@ ucp::Status receive_message(void *argument, const void *header, size_t header_by
   if (h.kind == LEAVING) peer.state = PeerState::LEFT;
   if (h.kind == MESSAGE)
     return take_message(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
+  if (h.kind == PIECE) return take_piece(t, peer, h, data, bytes), ucp::OK;
+  if (h.kind == ASK || h.kind == UNWANTED) take_answer(t, peer, h);
   if (h.kind == KNOWN) peer.knows.insert(h.window);
   if (h.kind == WINDOW && !note_window(t, peer, h)) fail_peer(t, peer, "it told of a window that it cannot have");
   if (h.kind != TRANSFER) return ucp::OK;

@@ -10,6 +10,9 @@ namespace {
 constexpr size_t MAX_MESSAGES = 1 << 14;  // taken and not complete
 constexpr int MAX_SLICES = 256;           // in flight to a peer
 constexpr long long SMALL = 8192;         // bytes of a message that may overtake others
+constexpr long long EAGER = 56 << 10;     // bytes of an eager slice: a packet of UCX's holds it, over TCP
+constexpr long long EAGER_FLIGHT = 1 << 20;  // bytes of eager slices in flight to a peer
+constexpr uint64_t PIECES = ~uint64_t(1);  // the stream of messages between ranks
 
 bool is_inside(long long at, long long bytes, uint64_t size) {
   return at >= 0 && bytes >= 0 && uint64_t(bytes) <= size && uint64_t(at) <= size - uint64_t(bytes);
@@ -47,8 +50,13 @@ void count_complete(Transport &t) {
 }
 
 void complete(Transport &t, Message *message) {
-  count_complete(t);
-  ++t.counters.sent_transfers;
+  if (hccc_transport_message *const of = message->of) {
+    const bool all = uint64_t(message->cut) == of->header.bytes && message->peer->state != PeerState::FAILED;
+    settle(of, all ? ucp::OK : ucp::CANCELED);
+  } else {
+    count_complete(t);
+    ++t.counters.sent_transfers;
+  }
   --t.messages;
   delete message;
 }
@@ -57,6 +65,12 @@ void wait_in_line(Peer &peer, Stream &stream) {
   if (!peer.busy) peer.t->busy.push_back(&peer);
   peer.busy = true;
   peer.waiting[stream.messages.front()->transfer.bytes > SMALL].push_back(&stream);
+}
+
+void line_up(Transport &t, Stream &stream, Message *message) {
+  ++t.messages;
+  stream.messages.push_back(message);
+  if (stream.messages.size() == 1) wait_in_line(*message->peer, stream);
 }
 
 // Takes a descriptor. One that cannot be sent is complete: its bytes are not read.
@@ -75,10 +89,7 @@ void accept(Transport &t, const hccc_transfer &x) {
   const std::string wrong = mistake(t, peer, x);
   if (!wrong.empty()) return fail_self(t, wrong), count_complete(t);
   Stream &stream = peer.streams[key_of(x.tb, x.channel)];
-  auto *message = new Message{x, &peer, peer.orders++, stream.turns++, 0, 0, false};
-  ++t.messages;
-  stream.messages.push_back(message);
-  if (stream.messages.size() == 1) wait_in_line(peer, stream);
+  line_up(t, stream, new Message{x, &peer, peer.orders++, stream.turns++, 0, 0, false, nullptr});
 }
 
 void sent(void *request, ucp::Status status, void *user_data);
@@ -108,21 +119,22 @@ void sent(void *request, ucp::Status status, void *user_data) {
 
 void hand_to_ucx(Slice *slice) {
   Peer &peer = *slice->peer;
-  if (!peer.endpoint) return done(slice, ucp::CANCELED);
+  const ucp::Endpoint endpoint = slice->quick && peer.quick ? peer.quick : peer.endpoint;
+  if (!endpoint) return done(slice, ucp::CANCELED);
   ucp::RequestParams params{};
   params.mask = ucp::OP_CALLBACK | ucp::OP_USER_DATA | ucp::OP_DATATYPE | ucp::OP_MEMORY_TYPE;
   params.callback.send = sent;
   params.user_data = slice;
   params.datatype = ucp::BYTES;
   params.memory_type = slice->memory;
-  if (slice->rendezvous) params.mask |= ucp::OP_FLAGS, params.flags = ucp::SEND_RENDEZVOUS;
+  if (slice->flags) params.mask |= ucp::OP_FLAGS, params.flags = slice->flags;
   if (slice->registered && slice->bytes) {
     params.mask |= ucp::OP_MEMORY;
     params.memory = slice->registered;
   }
   peer.moved = Clock::now();
   const ucp::StatusPointer sending =
-      ucx().ucp_am_send_nbx(peer.endpoint, MESSAGE_ID, &slice->header, sizeof slice->header,
+      ucx().ucp_am_send_nbx(endpoint, MESSAGE_ID, &slice->header, sizeof slice->header,
                             slice->data, slice->bytes, &params);
   if (!ucp::is_request(sending)) done(slice, ucp::status_of(sending));
 }
@@ -135,24 +147,40 @@ Header header_of(const Transport &t, const Peer &peer, Kind kind) {
   return header;
 }
 
+// Returns whether bytes of a message go without UCX's agreement with the peer: from host to host.
+bool is_eager(const Transport &t, const Message &message) {
+  const hccc_transfer &x = message.transfer;
+  if (!t.eager || message.of || !x.bytes) return t.eager;
+  return t.windows.at(x.source_window).memory == HCCC_MEMORY_HOST &&
+         message.peer->blob.windows.at(x.target_window).memory == HCCC_MEMORY_HOST;
+}
+
+long long next_bytes(const Transport &t, const Message &message) {
+  const long long most = is_eager(t, message) ? std::min(EAGER, t.slice_bytes) : t.slice_bytes;
+  return std::min(most, message.transfer.bytes - message.cut);
+}
+
 // Cuts the next slice of a message; null: the pool has no slot.
 Slice *cut(Transport &t, Message &message) {
   Peer &peer = *message.peer;
   const hccc_transfer &x = message.transfer;
-  const size_t bytes = size_t(std::min(t.slice_bytes, x.bytes - message.cut));
-  auto *slice = new Slice{&t, &message, &peer, header_of(t, peer, TRANSFER), nullptr, bytes,
-                          ucp::HOST, -1, nullptr, nullptr, false};
+  const auto bytes = size_t(next_bytes(t, message));
+  auto *slice = new Slice{&t, &message, &peer, header_of(t, peer, message.of ? PIECE : TRANSFER), nullptr, bytes,
+                          ucp::HOST, -1, nullptr, nullptr, 0, x.bytes <= SMALL};
   Header &h = slice->header;
   h.order = message.order, h.turn = message.turn, h.tb = x.tb, h.channel = x.channel;
   h.window = x.target_window, h.value = x.value, h.counter = x.counter;
   h.target = uint64_t(x.target + message.cut), h.bytes = uint64_t(x.bytes);
-  if (bytes) {
+  if (is_eager(t, message)) slice->flags = ucp::SEND_EAGER;
+  if (message.of) {
+    slice->data = message.of->from + message.cut;
+  } else if (bytes) {
     const Window &source = t.windows.at(x.source_window);
     const RemoteWindow &target = peer.blob.windows.at(x.target_window);
     slice->data = source.base + x.source + message.cut;
     slice->memory = source.memory;
     slice->registered = source.registered;
-    slice->rendezvous = target.memory != HCCC_MEMORY_HOST;
+    if (target.memory != HCCC_MEMORY_HOST) slice->flags = ucp::SEND_RENDEZVOUS;
     if (source.staged && (slice->slot = t.out_pool.take()) < 0) return delete slice, nullptr;
   }
   message.cut += (long long)bytes;
@@ -179,20 +207,13 @@ void begin(Transport &t, Slice *slice) {
   done(slice, ucp::CANCELED);
 }
 
-bool post(Transport &t, Peer &peer, const Header &header) {
-  if (peer.state != PeerState::CONNECTED) return false;
-  begin(t, new Slice{&t, nullptr, &peer, header, nullptr, 0, ucp::HOST, -1, nullptr, nullptr, false});
-  return peer.state == PeerState::CONNECTED;
-}
-
 // Begins a slice of the first stream of a line. False: it could not.
 bool advance(Transport &t, Peer &peer, std::deque<Stream *> &line, bool large) {
   if (line.empty() || peer.in_flight >= MAX_SLICES) return false;
   Stream &stream = *line.front();
   Message &message = *stream.messages.front();
-  const bool full = large && peer.bytes_in_flight > 0 &&
-                    peer.bytes_in_flight + std::min(t.slice_bytes, message.transfer.bytes -
-                                                                       message.cut) > t.flight_bytes;
+  const long long most = is_eager(t, message) ? std::min(EAGER_FLIGHT, t.flight_bytes) : t.flight_bytes;
+  const bool full = large && peer.bytes_in_flight > 0 && peer.bytes_in_flight + next_bytes(t, message) > most;
   Slice *slice = full ? nullptr : cut(t, message);
   if (!slice) return ++t.counters.stalls, false;
   line.pop_front();
@@ -235,8 +256,21 @@ int send(Transport &t) {
   return n;
 }
 
+// Sends the bytes of a message that its receiver has asked for.
+void send_pieces(Transport &t, hccc_transport_message *of) {
+  hccc_transfer x{};
+  x.bytes = (long long)of->header.bytes, x.counter = -1;
+  line_up(t, of->peer->streams[PIECES], new Message{x, of->peer, of->header.order, 0, 0, 0, false, of});
+}
+
 // Sends a message of the transport's own.
-bool post(Transport &t, Peer &peer, Kind kind) { return post(t, peer, header_of(t, peer, kind)); }
+bool post(Transport &t, Peer &peer, const Header &header, bool quick) {
+  if (peer.state != PeerState::CONNECTED) return false;
+  begin(t, new Slice{&t, nullptr, &peer, header, nullptr, 0, ucp::HOST, -1, nullptr, nullptr, 0, quick});
+  return peer.state == PeerState::CONNECTED;
+}
+
+bool post(Transport &t, Peer &peer, Kind kind, bool quick) { return post(t, peer, header_of(t, peer, kind), quick); }
 
 bool tell(Transport &t, Peer &peer, int number) {
   const Window &window = t.windows.at(number);
@@ -287,6 +321,7 @@ void drop_messages(Transport &t, Peer &peer) {
     }
     stream.messages.clear();
   }
+  drop_told(peer);
 }
 
 }  // namespace hccc::transport

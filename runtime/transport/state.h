@@ -40,8 +40,10 @@ struct Header {
   uint64_t bytes;   // of the whole message
   int64_t counter;
 };
-// A WINDOW has its number, `bytes`, and its memory in `value`; KNOWN says that the peer has noted it.
-enum Kind : uint32_t { HELLO, TRANSFER, LEAVING, MESSAGE, WINDOW, KNOWN };
+// A WINDOW has its number, `bytes`, and its memory in `value`; KNOWN says that the peer has noted it. A MESSAGE whose
+// `window` is LATER comes without its bytes: an ASK with its order has them sent as PIECEs, UNWANTED frees its sender.
+enum Kind : uint32_t { HELLO, TRANSFER, LEAVING, MESSAGE, WINDOW, KNOWN, ASK, UNWANTED, PIECE };
+enum : int32_t { LATER = 1 };
 enum : unsigned { MESSAGE_ID = 0x68 };  // of UCX's active message
 enum : uint32_t { MAX_MESSAGES_AHEAD = 1 << 20 };  // of a peer, that UCX passes on too early
 
@@ -64,6 +66,7 @@ struct Message {
   long long cut;   // bytes in slices
   int in_flight;   // slices
   bool begun;
+  hccc_transport_message *of;  // whose bytes these are; null: of a window
 };
 
 // A part of a message: being copied into a slot of the pool, waiting to be sent, or sent.
@@ -78,7 +81,8 @@ struct Slice {
   int slot;  // of the pool; -1: none
   void *ticket;
   ucp::Memory registered;
-  bool rendezvous;
+  uint32_t flags;  // of UCX
+  bool quick;      // goes by the peer's second connection
 };
 
 // The messages of one thread block for one peer, in order.
@@ -111,6 +115,10 @@ struct hccc_transport_message {
   hccc::transport::Header header;
   std::vector<char> data;  // of one that came with its header
   void *descriptor;        // of UCX, for one that is to be fetched
+  bool later = false;      // it has come without its bytes, and nobody has asked for them
+  const char *from = nullptr;
+  char *to = nullptr;      // null: nobody wants what comes
+  uint64_t missing = 0;    // bytes
   std::atomic<int> state{0};  // 1: done, -1: failed
   bool pending = false, dropped = false;
 };
@@ -126,6 +134,7 @@ struct Peer {
   bool reported = false, busy = false;
   bool hello_posted = false, hello_sent = false, hello_received = false;
   ucp::Endpoint endpoint = nullptr;
+  ucp::Endpoint quick = nullptr;  // a second connection over TCP, for what must not stand behind long ones
   Blob blob;
   std::set<int> knows;     // windows that it was told of
   std::vector<int> noted;  // its windows, of which it is to hear that they are known
@@ -143,6 +152,7 @@ struct Peer {
   // Of messages between ranks.
   uint32_t messages_sent = 0, messages_received = 0;
   std::map<uint32_t, hccc_transport_message *> early;  // that came before earlier ones
+  std::map<uint32_t, hccc_transport_message *> told, asked;  // without bytes: sent; received, and asked for
 };
 
 // Bytes on their way into a window.
@@ -171,6 +181,7 @@ struct hccc_transport {
   bool has_copier = false;
   std::string network;
   long long slice_bytes = 0, pool_bytes = 0, flight_bytes = 0;
+  bool eager = false;  // slices go without UCX's agreement (endpoint.cpp)
   // UCX.
   hccc::transport::ucp::Context context = nullptr;
   hccc::transport::ucp::Worker worker = nullptr;
@@ -248,7 +259,9 @@ void check_deadlines(Transport &t, Clock::time_point now);
 int take(Transport &t);
 int send(Transport &t);
 int send_known(Transport &t);
-bool post(Transport &t, Peer &peer, Kind kind);
+bool post(Transport &t, Peer &peer, Kind kind, bool quick);
+bool post(Transport &t, Peer &peer, const Header &header, bool quick = true);
+void send_pieces(Transport &t, hccc_transport_message *of);
 bool tell(Transport &t, Peer &peer, int window);
 int finish_copies_out(Transport &t);
 void drop_messages(Transport &t, Peer &peer);
@@ -261,6 +274,10 @@ void drop_receipts(Transport &t, const Peer *peer);
 // message.cpp
 hccc_transport_message *send_message(Transport &t, int rank, int tag, int type, const void *data, size_t bytes);
 ucp::Status take_message(Transport &t, Peer &peer, const Header &h, void *data, size_t bytes, bool rendezvous);
+void take_piece(Transport &t, Peer &peer, const Header &h, const void *data, size_t bytes);
+void take_answer(Transport &t, Peer &peer, const Header &h);
+void settle(hccc_transport_message *message, ucp::Status status);
+void drop_told(Peer &peer);
 void fetch_message(hccc_transport_message *message, void *to);
 void free_message(hccc_transport_message *message);
 void cancel_messages(Transport &t);

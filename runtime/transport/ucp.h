@@ -133,7 +133,7 @@ enum : uint32_t {
   OP_CALLBACK = 2, OP_USER_DATA = 4, OP_DATATYPE = 8, OP_FLAGS = 16, OP_MEMORY_TYPE = 64,
   OP_MEMORY = 256
 };
-enum : uint32_t { SEND_RENDEZVOUS = 4 };
+enum : uint32_t { SEND_EAGER = 2, SEND_RENDEZVOUS = 4 };
 enum : uint64_t { BYTES = 1 << 3 };  // ucp_dt_make_contig(1)
 
 struct ReceiveInfo {

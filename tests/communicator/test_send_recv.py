@@ -360,35 +360,44 @@ def test_a_rank_that_does_not_come_is_told(how: str, result: Result, text: str) 
     assert any(text in found[rank].text for rank in (0, 2)), found
 
 
+OfRank = Callable[[int], dict[str, str]]
+
+
 def on_hosts(rank: int) -> dict[str, str]:
     """Puts ranks 0 and 1 on a host each, all others on the second."""
     return {"UCX_TLS": "tcp,self", "HCCC_NETWORK": "lo", "HCCC_HOST_ID": f"host{min(rank, 1)}"}
 
 
+def by_ucx(rank: int) -> dict[str, str]:
+    """Leaves it to UCX how long messages go, as on networks other than TCP."""
+    return {**on_hosts(rank), "UCX_RNDV_THRESH": "8k"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not available()[0], reason="no UCX")
+@pytest.mark.parametrize("of_rank", [on_hosts, by_ucx])
 class TestHosts:
     """The same between hosts."""
 
-    def test_every_length(self) -> None:
-        assert run(2, all_sizes, SIZES, of_rank=on_hosts) == [True] * 2
+    def test_every_length(self, of_rank: OfRank) -> None:
+        assert run(2, all_sizes, SIZES, of_rank=of_rank) == [True] * 2
 
-    def test_all_to_all_by_a_group(self) -> None:
-        assert run(4, everywhere, of_rank=on_hosts) == [True] * 4
+    def test_all_to_all_by_a_group(self, of_rank: OfRank) -> None:
+        assert run(4, everywhere, of_rank=of_rank) == [True] * 4
 
-    def test_tags_in_any_order_and_any_source(self) -> None:
-        assert run(3, out_of_order, of_rank=on_hosts) == [True] * 3
+    def test_tags_in_any_order_and_any_source(self, of_rank: OfRank) -> None:
+        assert run(3, out_of_order, of_rank=of_rank) == [True] * 3
 
-    def test_streams_and_types(self) -> None:
-        assert run(2, with_plain_calls, of_rank=on_hosts) == [True] * 2
+    def test_streams_and_types(self, of_rank: OfRank) -> None:
+        assert run(2, with_plain_calls, of_rank=of_rank) == [True] * 2
 
-    def test_mistakes(self) -> None:
-        both_told(run(2, mistaken, of_rank=on_hosts))
+    def test_mistakes(self, of_rank: OfRank) -> None:
+        both_told(run(2, mistaken, of_rank=of_rank))
 
     @pytest.mark.parametrize("how", ["die", "leave", "late"])
-    def test_a_rank_that_does_not_come(self, how: str) -> None:
+    def test_a_rank_that_does_not_come(self, how: str, of_rank: OfRank) -> None:
         silent = [1] if how == "die" else []
-        found = start(3, ends, how, of_rank=on_hosts).outcomes(silent=silent)
+        found = start(3, ends, how, of_rank=of_rank).outcomes(silent=silent)
         results = {"die": Result.REMOTE_ERROR, "leave": None, "late": Result.TIMEOUT}
         for rank in (0, 2):
             lost = found[rank]
