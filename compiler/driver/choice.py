@@ -162,12 +162,18 @@ def _tuned(
             with within(says) if large else quiet():  # its passes are part of tuning
                 return _within(tuner.request.blocks, one, choice, runner)
 
-        def probe(structure: Structure, prefix: str = prefix, says: str = says) -> float:
+        means = [inf]
+
+        def probe(
+            structure: Structure, prefix: str = prefix, says: str = says, means: list[float] = means
+        ) -> float:
             made.append(structure)
             with runner.phase("Tuning", says):
                 name = prefix + named(structure.settings, structure.plan)
                 scheduled = structure.settings.options.allocator in LOADS
-                return tuner.probe(name, structure.plan, afresh=scheduled)
+                best = min(means)
+                means.append(tuner.probe(name, structure.plan, afresh=scheduled, best=best))
+                return means[-1]
 
         begin = start(one.settings, one.dag)
         tried = axes(one.settings, one.dag)

@@ -13,8 +13,8 @@ from hccc.ir.topology import Topology
 BLOCK = "block"
 _TAKEN = {"nvidia": "SM", "amd": "CU"}
 WEIGHED = (
-    "least time in µs of a call (*: chosen; slower ones after fewer tries; -: given up, its first "
-    "tries were far slower)"
+    "least time in µs of a call (*: chosen; slower ones after fewer tries; -: given up as far "
+    "slower, or as slower and long to simulate)"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from hccc.ir.micro_batch import COARSEST
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
-from hccc.sim.simulate import ENDLESS, Request, same_in_place, simulate
+from hccc.sim.simulate import ENDLESS, Request, Run, same_in_place, simulate
 
 COARSE = 4
 LARGE = (
@@ -24,6 +24,9 @@ LARGE = (
 )
 LARGEST = 5 << 19  # instances of such a call, or one of each primitive
 WORK = 3 << 23  # of such a call (`sim/simulate`): some seconds
+# Rates of a call, or of one size's search, of a structure that is slower than another
+# (`sim/simulate`): a tenth of a second.
+BEHIND = 1 << 20
 FULL = 0.95  # the share of a link's capacity from which on other settings are hardly faster
 Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
 
@@ -48,7 +51,9 @@ class CallTiming:
     many if a call cannot be cut more coarsely; calls with more are not simulated. A plan of more
     primitives may have LARGE micro-batches and LARGEST instances, and is given up after WORK if it
     has more than one micro-batch. instances: the number simulated so far; rates: of flows, the
-    number computed for that, about.
+    number computed for that, about; longest: of any call simulated to its end; most_rates: a call
+    that needs more is given up; worth: µs, a call that needs more than BEHIND is given up if it
+    takes longer.
     """
 
     plan: Plan
@@ -56,10 +61,12 @@ class CallTiming:
     max_instances: int
     instances: int = 0
     rates: int = 0
+    longest: int = 0
+    most_rates: int = ENDLESS
+    worth: float = math.inf
     _alike: bool = field(init=False)  # whether calls in place take as long as those out of place
     _end: float = math.inf  # of instances: no further call is simulated
     _enough: float = math.inf  # of rates, likewise
-    _most: int = 0  # rates of any call that was simulated to its end
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
     _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
@@ -96,8 +103,8 @@ class CallTiming:
         if self._too_fine(plan, size, batches):
             return math.inf
         took = self._simulated(plan, size, window, batches, in_place, limit)
-        if math.isinf(took) and limit < math.inf:
-            self._least[cut] = limit
+        if math.isinf(took) and min(limit, self.worth) < math.inf:
+            self._least[cut] = min(limit, self.worth)
         else:
             self._known[cut] = took
         return took
@@ -137,7 +144,7 @@ class CallTiming:
         if self._alone and not plan.max_window:
             window = 0
         request = Request(size, max(1, math.ceil(micro)), window, in_place)
-        work = WORK if large and batches > 1 else ENDLESS
+        work = min(self.most_rates, WORK if large and batches > 1 else ENDLESS)
         took = self._took(plan.channels, request, work, limit)
         if took is None or took.quiet > limit - took.launch:
             return math.inf
@@ -160,14 +167,22 @@ class CallTiming:
         call = channels, request
         if call not in self._took_before and limit > self._late.get(call, 0.0):
             try:
-                run = simulate(self._machines[channels], request, work, limit)
+                run = self._run(self._machines[channels], request, work, limit)
             except UserError:  # the deadlock proof says it better
                 if limit < math.inf and work == ENDLESS:
-                    self._late[call] = limit
-                self.rates += self._most  # about as many
+                    self._late[call] = min(limit, self.worth)
+                self.rates += min(self.longest, work)  # about as many
                 return None
             use = float(run.utilisation.max(initial=0.0))
             self._took_before[call] = _Took(run.time, run.quiet, run.launch, use, run.rates)
             self.rates += run.rates
-            self._most = max(self._most, run.rates)
+            self.longest = max(self.longest, run.rates)
         return self._took_before.get(call)
+
+    def _run(self, machine: Machine, request: Request, work: int, limit: float) -> Run:
+        """Simulates a call; what takes long only where it may end by `worth`."""
+        if self.worth < limit and work > BEHIND:
+            with suppress(UserError):
+                return simulate(machine, request, BEHIND, limit)
+            limit = self.worth
+        return simulate(machine, request, work, limit)

@@ -23,8 +23,8 @@ from hccc.base.progress import far
 from hccc.driver.tune import choose
 from hccc.driver.tune.search import Time, descend, exhaustive
 from hccc.driver.tune.setting import Setting, Space, applied, space
-from hccc.driver.tune.timing import CallTiming
-from hccc.ir.arrays import I8
+from hccc.driver.tune.timing import BEHIND, CallTiming
+from hccc.ir.arrays import B1, I8
 from hccc.ir.digest import digest
 from hccc.ir.plan import Plan
 from hccc.ir.text import size as size_text
@@ -37,9 +37,6 @@ FINER = 8  # times the instances of a call, for the last search of the best stru
 BETWEEN = 4  # times a size: the next size in between
 MOST = {"fast": 1 << 15, "full": 1 << 20}  # instances of a simulated call
 SEARCHED = {"fast": 1 << 18, "full": math.inf}  # instances of one size's search
-# Rates of flows in one size's search (`sim/simulate`) of a structure that is slower than another: a
-# tenth of a second.
-BEHIND = 1 << 20
 LARGE = 16  # micro-batches of one size's search, for a plan of more than MOST primitives
 # Thread blocks of a channel, of all ranks: with this many, simulating an instance takes twice as
 # long, so a search has half as many instances.
@@ -139,11 +136,14 @@ class Tuner:
         """The sizes at which every structure is tried."""
         return spread(self.request.sizes)
 
-    def probe(self, name: str, plan: Plan, *, afresh: bool = False) -> float:
+    def probe(
+        self, name: str, plan: Plan, *, afresh: bool = False, best: float = math.inf
+    ) -> float:
         """Tries a structure. Returns the mean of log(µs) of its best Settings at the probes, inf if
         it hangs or is far slower than another.
 
-        afresh: whether Settings that suit the others say nothing of what suits it.
+        afresh: whether Settings that suit the others say nothing of what suits it; best: a mean
+        that it should beat: if it cannot, calls that take long to simulate are given up.
         """
         search = self._by_digest.setdefault(
             digest(plan), _Search(plan, self.topology, self.request)
@@ -151,11 +151,26 @@ class Tuner:
         if search in self._searches:  # it does the same as an earlier structure
             found = self._probed[self._searches.index(search)]
         else:
-            found = [self._probe(search, i, size, afresh) for i, size in enumerate(self.probes)]
+            found = list[float]()
+            for size in self.probes:
+                search.timing.worth = self._worth(found, best)
+                found.append(self._probe(search, len(found), size, afresh))
+            search.timing.worth = math.inf
         self._names.append(name)
         self._searches.append(search)
         self._probed.append(found)
         return sum(map(math.log, found)) / len(found)
+
+    def _worth(self, found: Sequence[float], best: float) -> float:
+        """Returns the µs at the last probe, with `found` before it, up to which a structure has a
+        better mean than `best` or is near another; inf at other probes."""
+        if len(found) < len(self.probes) - 1 or not self._probed:
+            return math.inf
+        *before, least = (min(of_probe) for of_probe in zip(*self._probed, strict=True))
+        mean = len(self.probes) * best - sum(map(math.log, found))
+        worth = math.exp(mean) if mean < math.log(least) else math.inf
+        near = any(us <= FAR * known for us, known in zip(found, before, strict=True))
+        return worth if near else max(worth, FAR * least)
 
     def _probe(self, search: _Search, probe: int, size: int, afresh: bool) -> float:
         """Returns the µs of the best Setting of a structure at a probe; its search starts from the
@@ -212,6 +227,7 @@ class Tuner:
         sizes = self.request.sizes
         near = (probed <= FAR * probed.min(0)).any(1)
         behind = (probed > probed.min(0)).all(1)
+        self._shorten(behind)
         alone, first = len(sizes) == 1, int(probed[:, 0].argmin())
         counted = count(1)
 
@@ -239,6 +255,14 @@ class Tuner:
             message = f"no call of {size_text(sizes[0])} can be simulated: it is cut too often"
             raise fail("E410", message, help="smaller --sizes, more --channels, or --tune off")
         return tuple(dict.fromkeys(chain.from_iterable(of_each)))
+
+    def _shorten(self, behind: B1) -> None:
+        """Has calls given up of structures that are slower than another at every probe: calls that
+        take longer to simulate than any of the other structures, and than BEHIND."""
+        others = [self._searches[k].timing.longest for k in np.flatnonzero(~behind)]
+        for k in np.flatnonzero(behind):
+            if not self._searches[k].large:
+                self._searches[k].timing.most_rates = max(BEHIND, *others)
 
     def _plan(self, structure: int) -> Plan:
         return self._searches[structure].plan

@@ -72,6 +72,31 @@ def test_a_limit_hides_what_takes_longer_and_nothing_else(parts: list[float]) ->
     assert timing.time(1 << 20, setting) == took
 
 
+def test_calls_that_take_too_long_to_simulate_are_given_up() -> None:
+    whole = CallTiming(ring(), site(), 1 << 20)
+    took = whole.time(1 << 24, CROWDED)
+    assert whole.longest == whole.rates > 0
+    for enough in (True, False):
+        timing = CallTiming(ring(), site(), 1 << 20)
+        timing.most_rates = whole.rates if enough else whole.rates // 2
+        assert timing.time(1 << 24, CROWDED) == (took if enough else math.inf)
+
+
+@pytest.mark.parametrize("long", [True, False])
+@pytest.mark.parametrize("limit", [math.inf, 4.0])
+def test_long_calls_are_given_up_where_they_are_not_worth_it(
+    limit: float, long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are known as soon as they are."""
+    took = CallTiming(ring(), site(), 1 << 20).time(1 << 24, CROWDED)
+    monkeypatch.setattr(timing_module, "BEHIND", 5 if long else 1 << 40)
+    timing = CallTiming(ring(), site(), 1 << 20)
+    timing.worth = 0.99 * took
+    assert timing.time(1 << 24, CROWDED, limit=limit * took) == (math.inf if long else took)
+    timing.worth = 1.01 * took
+    assert timing.time(1 << 24, CROWDED, limit=limit * took) == took
+
+
 def test_times_are_the_same_whatever_was_simulated_before() -> None:
     settings = [Setting(4, window, 1 << 16) for window in (0, 1)]
     timing, again = CallTiming(ring(), site(), 1 << 20), CallTiming(ring(), site(), 1 << 20)
