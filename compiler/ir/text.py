@@ -15,7 +15,9 @@ def clean(text: str, longest: int = LONGEST) -> str:
 
     The writer of the file escapes it.
     """
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    shown = str(text)
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 

@@ -19,14 +19,17 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.patches import FancyBboxPatch, Patch, PathPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, Patch, PathPatch
 from matplotlib.path import Path
+from matplotlib.transforms import IdentityTransform, TransformedPath
 
 from hccc.base.shown import brief
 from hccc.ir.text import clean
 from hccc.pictures.palette import FAINT, INK, PAPER
 from hccc.pictures.svg import MARK, Mark, ZoomView, compact
 
+_RECTANGLE = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY]
+_UNCLIPPED = TransformedPath(Path.unit_rectangle(), IdentityTransform())  # where `clip_on` is off
 SMALL, NORMAL, LARGE = 8.0, 9.0, 12.0  # points of text; nothing is written smaller
 DPI = 200  # of a PNG
 NOTE = 0.17  # inches: a line of small print
@@ -103,6 +106,12 @@ def settings() -> Iterator[None]:
         yield
 
 
+def _rectangle(x: float, y: float, width: float, height: float) -> Path:
+    """Returns a rectangle as a path of its own: matplotlib's Rectangle has a transform for each."""
+    right, top = x + width, y + height
+    return Path([(x, y), (right, y), (right, top), (x, top), (x, y)], _RECTANGLE)
+
+
 class Sheet:
     """A figure of `width` by `height` inches, in one coordinate system of inches from its lower
     left corner. `marks` say what a page knows of artists, `view` what it can zoom into."""
@@ -169,13 +178,15 @@ class Sheet:
         shape = (
             FancyBboxPatch((x, y), w, h, boxstyle=f"round,pad=0,rounding_size={round}", **style)
             if round
-            else Rectangle((x, y), w, h, **style)
+            else PathPatch(_rectangle(x, y, w, h), **style)
         )
         shape.set_gid(self._marked(tip, data))
         self._add(shape)
 
     def _add(self, shape: Patch) -> None:
-        """Draws a shape. The axes' limits are set, so none are looked for, which takes longer."""
+        """Draws a shape. The axes' limits are set, so none are looked for, and nothing is clipped,
+        so no path to clip by is made of the axes for each shape: both take longer than drawing."""
+        shape.set_clip_path(_UNCLIPPED)
         self.axes.add_artist(shape)
 
     def line(
