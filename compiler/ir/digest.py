@@ -1,4 +1,4 @@
-"""digest: short hashes of Plans and Catalogues that ignore names and sources.
+"""digest: short hashes of Plans, Catalogues and Topologies that ignore names and sources.
 
 Tuning uses them to skip settings that compile to the same Plan; ranks that launch together use them
 to check that they loaded the same library.
@@ -14,6 +14,7 @@ import numpy as np
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.choices import Accumulate, PlanProtocol
 from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
 
 DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tells people of it
 _LAST = frozenset({"accumulate", "protocol", "max_bytes", "greets", "multicast"})
@@ -37,6 +38,15 @@ def digest(plan: Plan) -> bytes:
         _add(state, f"{plan.protocol.value}, {plan.max_bytes}{', greets' * plan.greets}")
     if plan.multicast is not None:
         _add(state, f"multicast, {plan.multicast.value} bits")
+    return state.digest()
+
+
+def cluster_digest(topology: Topology) -> bytes:
+    """Hashes everything in a Topology but its name. O(its size)."""
+    state = blake2b(digest_size=16)
+    for field in fields(topology):
+        if field.name not in DESCRIPTION:
+            _add(state, getattr(topology, field.name))
     return state.digest()
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from time import thread_time
 
 import numpy as np
 
 from hccc.base.diagnostics import UserError
+from hccc.driver.tune.kept import KeptCalls, Took, named
 from hccc.driver.tune.setting import Setting, applied
 from hccc.ir.micro_batch import COARSEST
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
-from hccc.sim.simulate import ENDLESS, Request, Run, same_in_place, simulate
+from hccc.sim.simulate import ENDLESS, Request, same_in_place, simulate
 
 COARSE = 4
 LARGE = (
@@ -31,18 +32,6 @@ FULL = 0.95  # the share of a link's capacity from which on other settings are h
 Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
 
 
-class _Took(NamedTuple):
-    """The result of a simulated call. time: µs; quiet: µs from its launch to its last event;
-    launch: µs; use: the largest share of its capacity that any link carried; rates: how many rates
-    it took to simulate."""
-
-    time: float
-    quiet: float
-    launch: float
-    use: float
-    rates: int
-
-
 @dataclass(slots=True)
 class CallTiming:
     """The times of calls of `plan` on `topology`.
@@ -53,12 +42,13 @@ class CallTiming:
     has more than one micro-batch. instances: the number simulated so far; rates: of flows, the
     number computed for that, about; longest: of any call simulated to its end; most_rates: a call
     that needs more is given up; worth: µs, a call that needs more than BEHIND is given up if it
-    takes longer.
+    takes longer; kept: what calls took that were simulated before, whenever.
     """
 
     plan: Plan
     topology: Topology
     max_instances: int
+    kept: KeptCalls | None = None
     instances: int = 0
     rates: int = 0
     longest: int = 0
@@ -70,7 +60,7 @@ class CallTiming:
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
     _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
-    _took_before: dict[tuple[int, Request], _Took] = field(default_factory=dict)  # by channels
+    _took_before: dict[tuple[int, Request], Took] = field(default_factory=dict)  # by channels
     _late: dict[tuple[int, Request], float] = field(default_factory=dict)  # as `_least`
 
     def __post_init__(self) -> None:
@@ -137,9 +127,6 @@ class CallTiming:
     ) -> float:
         self.instances += len(plan) * batches
         large = len(plan) > self.max_instances
-        if plan.channels not in self._machines:
-            # Requests say the window, and without one there is none.
-            self._machines[plan.channels] = prepare(replace(plan, window=0), self.topology)
         _, micro = batches_of(plan, pieces(plan, size)[0], 0)
         if self._alone and not plan.max_window:
             window = 0
@@ -162,27 +149,50 @@ class CallTiming:
         """Whether no thread block has more than one primitive: then the window changes nothing."""
         return int(np.diff(self.plan.tb_ptr).max(initial=0)) <= 1
 
-    def _took(self, channels: int, request: Request, work: int, limit: float) -> _Took | None:
+    def _took(self, channels: int, request: Request, work: int, limit: float) -> Took | None:
         """Simulates a call, unless it was before; None if it does not end by `limit`."""
         call = channels, request
         if call not in self._took_before and limit > self._late.get(call, 0.0):
-            try:
-                run = self._run(self._machines[channels], request, work, limit)
-            except UserError:  # the deadlock proof says it better
+            took = self._run(channels, request, work, limit)
+            if took is None:
                 if limit < math.inf and work == ENDLESS:
                     self._late[call] = min(limit, self.worth)
                 self.rates += min(self.longest, work)  # about as many
                 return None
-            use = float(run.utilisation.max(initial=0.0))
-            self._took_before[call] = _Took(run.time, run.quiet, run.launch, use, run.rates)
-            self.rates += run.rates
-            self.longest = max(self.longest, run.rates)
+            self._took_before[call] = took
+            self.rates += took.rates
+            self.longest = max(self.longest, took.rates)
         return self._took_before.get(call)
 
-    def _run(self, machine: Machine, request: Request, work: int, limit: float) -> Run:
+    def _run(self, channels: int, request: Request, work: int, limit: float) -> Took | None:
         """Simulates a call; what takes long only where it may end by `worth`."""
         if self.worth < limit and work > BEHIND:
-            with suppress(UserError):
-                return simulate(machine, request, BEHIND, limit)
+            if (took := self._known_or_run(channels, request, BEHIND, limit)) is not None:
+                return took
             limit = self.worth
-        return simulate(machine, request, work, limit)
+        return self._known_or_run(channels, request, work, limit)
+
+    def _known_or_run(
+        self, channels: int, request: Request, work: int, limit: float
+    ) -> Took | None:
+        if self.kept is None:
+            return self._run_now(channels, request, work, limit)
+        words = request.size, request.micro_batch, request.window, request.in_place
+        name = named(channels, words, work, limit)
+        if name not in self.kept.known:
+            begun = thread_time()
+            self.kept.known[name] = self._run_now(channels, request, work, limit)
+            self.kept.took_s += thread_time() - begun
+        return self.kept.known[name]
+
+    def _run_now(self, channels: int, request: Request, work: int, limit: float) -> Took | None:
+        if channels not in self._machines:
+            # Requests say the window, and without one there is none.
+            plan = replace(self.plan, channels=channels, window=0)
+            self._machines[channels] = prepare(plan, self.topology)
+        try:
+            run = simulate(self._machines[channels], request, work, limit)
+        except UserError:  # the deadlock proof says it better
+            return None
+        use = float(run.utilisation.max(initial=0.0))
+        return Took(run.time, run.quiet, run.launch, use, run.rates)

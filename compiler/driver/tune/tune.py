@@ -21,6 +21,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.interruptible import at_once
 from hccc.base.progress import far
 from hccc.driver.tune import choose
+from hccc.driver.tune.kept import KeptCalls
 from hccc.driver.tune.search import Time, descend, exhaustive
 from hccc.driver.tune.setting import Setting, Space, applied, space
 from hccc.driver.tune.timing import BEHIND, CallTiming
@@ -202,6 +203,9 @@ class Tuner:
         regret = self._regret(candidates, times)
         assigned = choose.assigned(regret, number, [kernels.index(kernel) for kernel in chosen])
         ranges = self._ranges(sizes, candidates, times, assigned)  # simulates calls, too
+        for search in set(self._searches):
+            if search.timing.kept is not None:
+                search.timing.kept.save()
         return Tuned(
             tuple(search.plan for search in self._searches),
             tuple(self._names),
@@ -392,7 +396,8 @@ class _Search:
     def __init__(self, plan: Plan, topology: Topology, request: TuneRequest) -> None:
         self.plan, self._effort, self._enough = plan, request.effort, request.enough
         crowded = 1.0 if request.effort == "full" else CROWD / (CROWD + int(plan.n_tb.sum()))
-        self.timing = CallTiming(plan, topology, MOST[request.effort])
+        kept = KeptCalls(plan, topology)
+        self.timing = CallTiming(plan, topology, MOST[request.effort], kept)
         self._limit = SEARCHED[request.effort] * crowded
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
