@@ -53,12 +53,12 @@ class Device:
     memory; link: the kind of links within a node (`hccc.shipped.hardware`); wire: GB/s of all links
     of a GPU each way, delivered: the part of it that thread blocks get; peer: whether GPUs address
     each other's memory over PCIe; nvls: whether the switch reduces; alpha: µs of a step over a
-    link;
-    base: µs of a collective of NCCL or RCCL besides its steps; launch: µs of a launch in a stream,
-    graph: in a graph; blocks: the thread blocks that fill its links; read: the share of a copy's
-    time
-    that its read takes; cache: rates of its memory by the size touched, ascending (`Cached`); step:
-    µs of a step over no link, its waits and posts; estimates: names of figures.
+    link; base: µs of a collective of NCCL or RCCL besides its steps; launch: µs of a launch in a
+    stream, graph: in a graph; own: µs of a load of its own memory that waits for another's result;
+    fence: µs of a fence of all devices; blocks: the thread blocks that fill its links; read: the
+    share of a copy's time that its read takes; cache: rates of its memory by the size touched,
+    ascending (`Cached`); step: µs of a step over no link, its waits and posts; estimates: names of
+    figures.
     """
 
     vendor: str = "any"
@@ -81,6 +81,8 @@ class Device:
     base: ByProtocol = NONE
     launch: float = 0.0
     graph: float = 0.0
+    own: float = 0.0
+    fence: float = 0.0
     blocks: int = 0
     read: float = 0.5
     cache: tuple[Cached, ...] = ()

@@ -219,9 +219,11 @@ def _as_it_is(request: Request) -> Request:
 
 
 def _slot_by_slot(request: Request, slot: int) -> Request:
-    return replace(request, window=1, micro_batch=request.micro_batch or slot)
+    costs = replace(request.costs, meets=False)
+    return replace(request, window=1, micro_batch=request.micro_batch or slot, costs=costs)
 
 
 def _interpreted(request: Request) -> Request:
-    costs = replace(request.costs, interpret=request.costs.interpret or DECODE)
-    return replace(_slot_by_slot(request, MSCCL_SLOT), costs=costs)
+    adapted = _slot_by_slot(request, MSCCL_SLOT)
+    decode = request.costs.interpret or DECODE
+    return replace(adapted, costs=replace(adapted.costs, interpret=decode))

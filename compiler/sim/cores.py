@@ -39,21 +39,6 @@ def launch(plan: Plan, t: Topology, cores: I8) -> float:
     return float(np.where(there > 0, took, 0.0).max())
 
 
-def meeting(plan: Plan, t: Topology) -> float:
-    """Returns the µs in which ranks tell their neighbours that they have begun and ended: two
-    flags, one way each. Those that exchange packets do not meet, but load their epoch and their own
-    data before the first packet and store their result after the last, which takes as long. 0 if
-    the devices' launch is unknown, or was measured with it."""
-    known = np.array([device.launch > 0 for device in t.devices])[t.device]
-    if not known.any() or (t.cores > 0).any():
-        return 0.0
-    memory, network = plan.connections()
-    alphas = [device.alpha.ll for device in t.devices] if memory else []
-    if network:
-        alphas += [net.alpha.ll for net in t.networks]
-    return 2.0 * max(alphas, default=0.0)
-
-
 def core_of(plan: Plan, t: Topology, cores: I8) -> I4:
     """Returns the core that runs each primitive, numbered over all nodes, or -1 if cores are no
     limit: i4[P].

@@ -20,7 +20,8 @@ class Costs:
     primitive and micro-batch besides moving data (waits, posts); interpret: further µs if an
     interpreter decodes each step; efficiency: payload bytes per byte on a link; latency: factor on
     α; contention: ResCCL Eq. 1, the share of a link's capacity lost per unit by which the thread
-    blocks on it could exceed its capacity (0: HeteCCL Fig. 4 measured none).
+    blocks on it could exceed its capacity (0: HeteCCL Fig. 4 measured none); meets: whether ranks
+    meet at the begin and the end of a launch as those of generated kernels do.
     """
 
     launch: float | None = None
@@ -29,6 +30,7 @@ class Costs:
     efficiency: float = 1.0
     latency: float = 1.0
     contention: float = 0.0
+    meets: bool = True
 
     def __post_init__(self) -> None:
         given = (self.launch or 0.0, self.step, self.interpret, self.latency, self.contention)

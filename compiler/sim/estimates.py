@@ -18,6 +18,8 @@ NAMES = {
     "alpha_ll": "latency of packets",
     "delivered": "delivered bandwidth",
     "launch": "launch",
+    "own": "loads of own memory",
+    "fence": "fences",
     "block": "copies of a block",
     "store": "stores of a block",
     "load": "loads of a block",
@@ -55,6 +57,8 @@ def _of_devices(machine: Machine, used: set[str]) -> Iterator[str]:
 def _used(machine: Machine, launch: bool) -> set[str]:
     """Returns the figures that matter for the plan as a whole."""
     used: set[str] = {"launch"} if launch else set()
+    if machine.meeting.accesses:
+        used |= {"own", "fence"}
     if (machine.combine > 0).any():
         used.add("reduce")
     t = machine.topology

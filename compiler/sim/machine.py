@@ -19,8 +19,9 @@ from hccc.ir.plan_check import check_ranks
 from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
-from hccc.sim.cores import core_of, launch, meeting
+from hccc.sim.cores import core_of, launch
 from hccc.sim.costs import LL, SWITCHED
+from hccc.sim.meeting import Meeting, meeting
 from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
@@ -49,8 +50,8 @@ class Machine:
     memory: i4[P] the resources of its core and of its rank's memory, or -1; resource: i8[R] numbers
     as in `routes`, then a -1 for each core and memory; capacity: f8[R] GB/s, 1 for a core, infinite
     for a memory (`sim/memory.py`); launch: µs of a launch according to the cluster; core and launch
-    are those of calls that are not small; meeting: µs of ranks that meet (`sim/cores.py`);
-    transfers: the work of proxies.
+    are those of calls that are not small; meeting: µs of ranks that meet; transfers: the work of
+    proxies.
     """
 
     plan: Plan
@@ -70,7 +71,7 @@ class Machine:
     resource: I8
     capacity: F8
     launch: float
-    meeting: float
+    meeting: Meeting
     transfers: ProxyTransfers
 
     @property

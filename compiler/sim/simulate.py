@@ -203,13 +203,15 @@ def _last_arrival(machine: Machine, carriage: state.Table) -> float:
 def launch_of(machine: Machine, request: Request) -> float:
     """Returns the µs of a launch, given by the call or else by the cluster, and of ranks that
     meet."""
+    flags, accesses = machine.meeting
+    meeting = flags + (accesses if request.costs.meets else 0.0)
     given = request.costs.launch
     if given is not None:
-        return given + machine.meeting
+        return given + meeting
     plan, t = machine.plan, machine.topology
     if not t.launch[:, SMALL].any():
-        return machine.launch + machine.meeting
-    return machine.meeting + launch(plan, t, cores_at_work(t, pieces(plan, request.size)[0]))
+        return machine.launch + meeting
+    return meeting + launch(plan, t, cores_at_work(t, pieces(plan, request.size)[0]))
 
 
 def _core(machine: Machine, request: Request) -> I4:

@@ -80,7 +80,7 @@ def test_parts_add_up(algorithm: str) -> None:
             assert min(parts.values()) >= 0
             assert sum(parts.values()) == pytest.approx(run.time, rel=1e-9)
             given = machine.launch if costs.launch is None else costs.launch
-            assert parts["launch"] == given + machine.meeting
+            assert parts["launch"] == given + sum(machine.meeting)
             assert parts["bound"] == pytest.approx(limit.at(run.size, costs).time)
     assert tried
 

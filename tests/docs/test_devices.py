@@ -24,7 +24,7 @@ LINKS = (
     "pcie",
     *(f"node_{x}" for x in NODE),
 )
-TIMES = (*ALPHAS, *BASES, "launch", "graph")
+TIMES = (*ALPHAS, *BASES, "launch", "graph", "own", "fence")
 NETWORKS = ("bandwidth", "delivered", *ALPHAS, "proxy")
 OPTIONAL = ("nics", "bridge")
 PCIE = ("wire", "delivered", *ALPHAS)

@@ -13,6 +13,7 @@ from hccc.driver.options import Options
 from hccc.emit.kernels import source
 from hccc.ir.transport import Transport
 from hccc.lang.transfer import load as transfer
+from hccc.sim import meeting
 from hccc.testing.clusters import cluster
 from tests import sass
 from tests.runtime.handwritten import INCLUDE
@@ -89,17 +90,23 @@ def test_a_launch_is_entered_by_few_loads_one_after_the_other(tmp_path: Path) ->
 
 @pytest.mark.slow
 @needs_tools
-@pytest.mark.parametrize(("channels", "loads", "fences"), [(1, 13, 2), (2, 15, 4)])
+@pytest.mark.parametrize(
+    ("channels", "loads", "fences", "simulated"),
+    [(1, 13, 2, meeting.ALONE), (2, 15, 4, meeting.SHARED)],
+)
 def test_ranks_meet_by_few_accesses_one_after_the_other(
-    channels: int, loads: int, fences: int, tmp_path: Path
+    channels: int, loads: int, fences: int, simulated: meeting.AccessChain, tmp_path: Path
 ) -> None:
     """A rank of one block, and of two: loads to the end of the launch, and fences but for the
-    signal's. Behind the end lies what only an extension of a wait executes."""
+    signal's, as the simulator counts them. Behind the end lies what only an extension of a wait
+    executes."""
     text = kernel_text(8, 8, inline=1).replace("HCCC_CHANNELS 2", f"HCCC_CHANNELS {channels}")
     kernel, _ = compiled(text, tmp_path)
     end = max(at for at, i in enumerate(kernel.code) if i.base == "EXIT")
-    assert max(sass.depths(kernel)) <= loads
-    assert sum(i.base == "MEMBAR" for i in kernel.code[:end]) - 1 == fences
+    counted = max(sass.depths(kernel)), sum(i.base == "MEMBAR" for i in kernel.code[:end]) - 1
+    assert counted[0] <= loads
+    assert counted[1] == fences
+    assert counted == simulated
 
 
 def check(kernel: sass.Function, used: sass.Used, sources: int, most: int) -> None:

@@ -13,6 +13,7 @@ from hccc.ir.device import Device
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Rate, Topology, uniform
 from hccc.lang.transfer.load import parse
+from hccc.sim import meeting
 from hccc.sim.costs import Costs
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare
@@ -66,22 +67,25 @@ def test_messages_to_other_nodes_go_to_a_proxy() -> None:
 def test_estimates_are_those_that_the_plan_rests_on() -> None:
     h100 = cluster("define node1 = 2\ndefine device = H100")
     put = prepared("Broadcast", h100, Transport.DIRECT)
-    assert estimates(put, launch=True) == ("H100: launch, copies of a block",)
-    assert estimates(put, launch=False) == ("H100: copies of a block",)
+    meets = "loads of own memory, fences"
+    assert estimates(put, launch=True) == (f"H100: launch, {meets}, copies of a block",)
+    assert estimates(put, launch=False) == (f"H100: {meets}, copies of a block",)
     get = prepared("Reduce", h100, Transport.DIRECT)
-    assert estimates(get, launch=False) == ("H100: reduction, loads of a block",)
+    assert estimates(get, launch=False) == (f"H100: reduction, {meets}, loads of a block",)
     h20 = cluster("define node1 = 2\ndefine device = H20\ndefine launch = 3")
     said = estimates(prepared("Broadcast", h20, Transport.DIRECT), launch=True)
-    assert said == ("H20: latency, delivered bandwidth, copies of a block, stores of a block",)
-    known = cluster("""define node1 = 2\ndefine device = {name => H20, block => 9, launch => 2}
+    assert said == (
+        f"H20: latency, delivered bandwidth, {meets}, copies of a block, stores of a block",
+    )
+    known = cluster("""define node1 = 2
+    define device = {name => H20, block => 9, launch => 2, own => 0.1, fence => 0.4}
     define bandwidth = {port => [((0,1) -> (300, 1, 1))]}""")
     assert estimates(prepared("Broadcast", known, Transport.DIRECT), launch=True) == ()
 
 
 def test_estimates_of_networks() -> None:
-    text = (
-        "define network = {}\ndefine device = {{name => H100, launch => 2}}\ndefine node1 = 2 * 1"
-    )
+    given = "name => H100, launch => 2, own => 0.1, fence => 0.4"
+    text = f"define network = {{}}\ndefine device = {{{{{given}}}}}\ndefine node1 = 2 * 1"
     t = cluster(text.format("RoCE"))
     said = estimates(prepared("Broadcast", t, Transport.STAGED, 1), launch=True)
     assert said == ("H100: copies of a block", "RoCE: latency")
@@ -105,6 +109,27 @@ def test_a_ring_on_eight_h100_is_as_fast_as_on_machines() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (Options(channels=1), meeting.ALONE),
+        (Options(channels=2), meeting.SHARED),
+        (Options(channels=1, protocol="ll"), meeting.PACKETS),
+    ],
+)
+def test_a_rank_of_one_block_meets_others_by_fewer_accesses(
+    options: Options, expected: meeting.AccessChain
+) -> None:
+    text = """ResCCLAlgo(nRanks=2, nChannels=1, OpType="Allreduce"):
+    for r in range(2):
+        transfer(1 - r, r, 0, r, rrc)
+        transfer(r, 1 - r, 1, r, recv)
+"""
+    program = parse(Source("both.rccl", text))
+    plan = compile_program(program, replace(options, fuse="full", tune="off")).plan
+    assert meeting.chain(plan) == expected
+
+
+@pytest.mark.parametrize(
     ("nodes", "flag"),
     [
         ("define nodenum = 1\ndefine node1 = 2", 0.63),
@@ -112,14 +137,19 @@ def test_a_ring_on_eight_h100_is_as_fast_as_on_machines() -> None:
     ],
 )
 def test_ranks_meet_before_and_after(nodes: str, flag: float) -> None:
-    """Two flags, one way each, besides the launch, which a call may name itself."""
+    """Two flags, one way each, and what the device takes for loads and fences; besides the launch,
+    which a call may name itself."""
     t = cluster(f"{nodes}\ndefine device = H100\ndefine network = InfiniBand\n")
     machine = prepared("Broadcast", t, Transport.AUTO, per_node=2 // t.n_nodes)
-    assert machine.meeting == pytest.approx(2 * flag)
+    loads, fences = meeting.chain(machine.plan)
+    near = loads * t.devices[0].own + fences * t.devices[0].fence
+    assert near > 2 and machine.meeting == pytest.approx((2 * flag, near))
     early, late = (simulate(machine, Request(8, costs=Costs(launch=us))).time for us in (0.0, 40.0))
     assert late - early == pytest.approx(40.0)
+    other = simulate(machine, Request(8, costs=Costs(launch=0.0, meets=False))).time
+    assert early - other == pytest.approx(near)
     unknown = replace(t, devices=tuple(replace(d, launch=0.0) for d in t.devices))
     alone = prepared("Broadcast", unknown, Transport.AUTO, per_node=2 // t.n_nodes)
-    assert alone.meeting == 0.0
+    assert alone.meeting == (0.0, 0.0)
     took = simulate(alone, Request(8, costs=Costs(launch=0.0))).time
-    assert early - took == pytest.approx(2 * flag)
+    assert early - took == pytest.approx(2 * flag + near)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,7 +232,8 @@ def test_other_numbers_of_ranks_are_refused() -> None:
 
 
 def test_impossible_costs_are_refused() -> None:
-    for wrong in ({"step": -1.0}, {"efficiency": 0.0}, {"efficiency": 2.0}):
+    wrongs: list[dict[str, Any]] = [{"step": -1.0}, {"efficiency": 0.0}, {"efficiency": 2.0}]
+    for wrong in wrongs:
         with pytest.raises(UserError):
             Costs(**wrong)
 

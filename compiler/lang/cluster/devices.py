@@ -38,7 +38,8 @@ LINKS = ("nvswitch", "nvlink", "mesh", "xgmi", "pcie")
 NAMES = ("vendor", "name", "arch", "generation")
 RATES = ("reduce", *BLOCK_RATES, "hbm", "wire", "delivered")
 COUNTS = ("sms", "blocks")
-TIMES = (*ALPHAS, *BASES, "launch", "graph", "step")
+PLAIN_TIMES = ("launch", "graph", "own", "fence", "step")
+TIMES = (*ALPHAS, *BASES, *PLAIN_TIMES)
 OF_DEVICES = (
     *NAMES,
     *RATES,
@@ -188,7 +189,7 @@ def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
             found[key] = rate(value, key)
         elif key in COUNTS:
             found[key] = integer(value, f"`{key}`", 1, MOST_COUNT)
-        elif key in ("launch", "graph", "step"):
+        elif key in PLAIN_TIMES:
             found[key] = latency(value, f"`{key}`")
         elif key in readers:
             found[key] = readers[key](value, key)

@@ -9,7 +9,10 @@ from hccc.ir.device import BLOCK_RATES, ByProtocol, Cached, Device, Network
 from hccc.lang.cluster.printer_text import number
 
 WORDS = ("arch", "generation", "link")
-NUMBERS = (*BLOCK_RATES[1:], "sms", "hbm", "wire", "delivered", "launch", "graph", "blocks")
+NUMBERS = (
+    *BLOCK_RATES[1:],
+    *("sms", "hbm", "wire", "delivered", "launch", "graph", "own", "fence", "blocks"),
+)
 
 
 def device(d: Device) -> str:

@@ -31,6 +31,8 @@ RATES = (
     "delivered",
     "launch",
     "graph",
+    "own",
+    "fence",
 )
 
 # Words of a name that do not change the hardware's links: vendors, series, forms, systems.
