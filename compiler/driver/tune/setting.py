@@ -29,11 +29,13 @@ class Setting(NamedTuple):
 
 
 class Space(NamedTuple):
-    """The Settings to choose among: all combinations. Each axis is ascending."""
+    """The Settings to choose among: all combinations. Each axis is ascending. alone: whether with
+    the fewest channels a rank has one thread block."""
 
     channels: tuple[int, ...]
     windows: tuple[int, ...]
     grains: tuple[int, ...] = GRAINS
+    alone: bool = False
 
     def middle(self) -> Setting:
         """Returns the first start of a search."""
@@ -62,7 +64,7 @@ class Space(NamedTuple):
 
     def paths(self, at: Setting) -> Iterator[Iterator[Setting]]:
         """Yields the Settings from `at` along each axis, either way, nearest first; every other
-        window is near."""
+        window is near, and so is a channel alone, with which ranks meet sooner."""
         channels, grains = self.channels.index(at.channels), self.grains.index(at.grain)
         for values in (self.grains[grains + 1 :], self.grains[:grains][::-1]):
             yield (at._replace(grain=value) for value in values)
@@ -71,6 +73,8 @@ class Space(NamedTuple):
         for window in self.windows:
             if window != at.window:
                 yield iter([at._replace(window=window)])
+        if channels and self.alone:
+            yield iter([at._replace(channels=self.channels[0])])
 
 
 def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
@@ -81,7 +85,7 @@ def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
     counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
     largest = plan.largest_window
     windows = tuple(sorted({largest, *(w for w in WINDOWS if 0 < w < largest or not largest)}))
-    return Space((channels,) if channels else tuple(counts), windows)
+    return Space((channels,) if channels else tuple(counts), windows, alone=each == 1)
 
 
 def most_blocks(t: Topology) -> int:

@@ -36,6 +36,18 @@ def test_a_valley_is_found_from_anywhere(channels: int, grain: int, window: int)
         assert descend(SPACE, time, start, enough=99.0) == (start, time(start, math.inf))
 
 
+def test_a_channel_alone_is_tried_though_few_channels_are_slower_than_many() -> None:
+    """Short calls take hardly less through more channels, but less through one of one block."""
+
+    def time(at: Setting, _: float) -> float:
+        return 9.0 if at.channels == 1 else 10.0 + 1.0 / at.channels
+
+    alone = SPACE._replace(alone=True)
+    for start in (alone.middle(), alone.fine()):
+        assert descend(alone, time, start)[0].channels == 1
+        assert descend(SPACE, time, start)[1] == 10.0 + 1.0 / 33
+
+
 def test_what_cannot_run_is_left() -> None:
     def time(at: Setting, _: float) -> float:
         return math.inf if at.grain < SPACE.grains[-2] else 1.0 / at.channels
