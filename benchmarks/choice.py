@@ -216,7 +216,7 @@ def libraries(sizes: tuple[int, ...]) -> Table:
             Source(f"{a}.rccl", (EXAMPLES / f"{a}.rccl").read_text(encoding="utf-8"))
             for a in algorithms
         ]
-        made = driver.compile_library(sources, Options(prove=False), t)
+        made = driver.compile_library(sources, Options(prove=False, protocol="auto"), t)
         machine = library.of(t)
         op = made.program.collective.op
         plain = predict(replace(machine, nvls=False), op, sizes)
