@@ -257,19 +257,29 @@ class Router:
     def capacities(self, resource: I8) -> F8:
         """Returns the GB/s of resources that have a capacity: groups, links and the pairs of
         meshes."""
+        return self._values(resource, self.capacity, self.links, self.meshes)
+
+    def parallels(self, resource: I8) -> I4:
+        """Returns how many parallel links each of the same resources has."""
+        t = self.t
+        of_kind = (t.shared.parallel, t.links.parallel, t.meshes.parallel)
+        return self._values(resource, *of_kind).astype(np.int32)
+
+    def _values(self, resource: I8, groups: F8 | I4, links: F8 | I4, meshes: F8 | I4) -> F8:
+        """Returns the value of each resource, from those of groups, links and meshes."""
         group = np.minimum(resource // 2, max(len(self.capacity) - 1, 0))
         link = np.clip(resource - self.first_link, 0, max(len(self.links) - 1, 0))
         mesh = np.searchsorted(self.mesh_base, resource, side="right") - 1
-        capacity = np.zeros(len(resource))
+        found = np.zeros(len(resource))
         first_pair = self.first_link + len(self.links)
         for where, values, at in (
-            (resource < self.first_link, self.capacity, group),
-            ((resource >= self.first_link) & (resource < first_pair), self.links, link),
-            (resource >= first_pair, self.meshes, mesh),
+            (resource < self.first_link, groups, group),
+            ((resource >= self.first_link) & (resource < first_pair), links, link),
+            (resource >= first_pair, meshes, mesh),
         ):
             if where.any():
-                capacity[where] = values[at[where]]
-        return capacity
+                found[where] = values[at[where]]
+        return found
 
 
 @lru_cache(maxsize=4)  # some passes ask for a few routes at a time, thousands of times

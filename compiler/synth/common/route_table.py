@@ -8,7 +8,7 @@ import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8, places
 from hccc.ir.topology import F8, Topology
-from hccc.network.routes import routes
+from hccc.network.routes import router_of, routes
 
 UNUSED = -1  # in a row of `use`, beyond the resources of a route
 NO_ROUTE = -2  # first in a row of `use`: there is no route
@@ -16,11 +16,13 @@ NO_ROUTE = -2  # first in a row of `use`: there is no route
 
 class RouteTable(NamedTuple):
     """Routes of all pairs of n ranks. node: i4[n] memory domains from 0; use: i4[n · n, L] the
-    resources of u → v in row u · n + v, then UNUSED, or NO_ROUTE first; capacity: f8[R] GB/s."""
+    resources of u → v in row u · n + v, then UNUSED, or NO_ROUTE first; capacity: f8[R] GB/s of
+    all parallel links, `parallel`, i4[R], in number."""
 
     node: I4
     use: I4
     capacity: F8
+    parallel: I4
 
     @property
     def n(self) -> int:
@@ -56,4 +58,5 @@ def route_table(t: Topology, ranks: I8 | None = None) -> RouteTable:
     use[np.repeat(pair, counts), places(counts)] = found.uses.index
     use[pair[found.bandwidth <= 0], 0] = NO_ROUTE
     node = np.unique(t.memory_domain[ranks], return_inverse=True)[1].astype(np.int32)
-    return RouteTable(node, use, found.capacity.astype(np.float64))
+    parallel = router_of(t).parallels(found.resource)
+    return RouteTable(node, use, found.capacity.astype(np.float64), parallel)

@@ -1,12 +1,14 @@
 """chunked: a Topology as chunks a step: how many each link and shared group carries at once.
 
 HeteCCL §4.1: a *step* is the time that one chunk takes over the slowest kind of link; a faster link
-carries as many chunks in a step as it is faster (Eq. 1). The link, the ports, the NICs and the
-uplinks of a transfer (`network/routes`) are all resources here, so that C(u, v) and the shared
-groups C_g are one thing.
+carries as many chunks in a step as it is faster (Eq. 1): ⌈τ_ref / τ⌉ over each of n parallel links,
+n times that over all, so two links of 25 GB/s carry 8 where the slowest has 8 GB/s. τ is of chunks
+so long that latency does not count. The link, the ports, the NICs and the uplinks of a transfer
+(`network/routes`) are all resources here, so that C(u, v) and the shared groups C_g are one thing.
 
-Eq. 1 rounds up: a link of 180 GB/s beside one of 50 GB/s carries 200. `fine` rounds down instead,
-with a step so much longer that no resource loses more than FINE of its rate. Many ranks have many
+Eq. 1 rounds up: a link of 180 GB/s beside one of 50 GB/s carries 200. `fine`, which all engines but
+HeteCCL's take, rounds down what parallel links carry together, with a step so much longer that no
+resource loses more than FINE of its rate: schedules may count on what it says. Many ranks have many
 chunks to fill a step with: of the lengths they can fill, the one that loses least is taken.
 """
 
@@ -18,7 +20,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8, frozen
 from hccc.ir.topology import F8, US_PER_MB, Topology
-from hccc.synth.common.route_table import route_table
+from hccc.synth.common.route_table import RouteTable, route_table
 
 FINE = 0.03  # part of a rate that rounding may lose
 RANKS_A_SCALE = 64  # ranks that fill one step of Eq. 1 with chunks
@@ -64,18 +66,28 @@ def chunked(t: Topology, *, fine: bool = False, ranks: I8 | None = None) -> Chun
     O(ranks² · longest route) time and memory.
     """
     table = route_table(t, ranks)
-    capacity = table.capacity
-    slowest = float(capacity.min(initial=np.inf))
-    scale = _scale(capacity / slowest, max(1, table.n // RANKS_A_SCALE)) if fine else 1
-    quotient = capacity / slowest * scale
-    whole = np.floor(quotient + EXACT) if fine else np.ceil(quotient - EXACT)
+    whole, rate = _finely(table.capacity, table.n) if fine else _by_link(table)
     return Chunked(
         frozen(table.node, np.int32),
         frozen(table.use, np.int32),
         frozen(whole, np.int64),
         frozen(table.between_nodes(), np.bool_),
-        slowest / scale,
+        rate,
     )
+
+
+def _by_link(table: RouteTable) -> tuple[F8, float]:
+    """Returns the chunks a step of each resource, by Eq. 1, and the rate of one."""
+    link = table.capacity / table.parallel
+    slowest = float(link.min(initial=np.inf))
+    return np.ceil(link / slowest - EXACT) * table.parallel, slowest
+
+
+def _finely(capacity: F8, ranks: int) -> tuple[F8, float]:
+    """Returns the chunks a step of each resource, rounded down, and the rate of one."""
+    slowest = float(capacity.min(initial=np.inf))
+    scale = _scale(capacity / slowest, max(1, ranks // RANKS_A_SCALE))
+    return np.floor(capacity / slowest * scale + EXACT), slowest / scale
 
 
 def _scale(quotient: F8, filled: int) -> int:
