@@ -146,10 +146,10 @@ def candidates(r: SynthRequest) -> list[Candidate]:
         KeyboardInterrupt: Ctrl-C, but while a solver searches: then it is the best so far.
     """
     if r.method in cegis.METHODS:
-        made = cegis.solved_program(
+        made = cegis.solved_programs(
             r.method, r.topology, r.op, r.root, r.seed, time_limit=r.time_limit
         )
-        pool = [_candidate(made, r)]
+        pool = [_candidate(one, r) for one in made]
     else:
         pool = interruptible(lambda: list(_of_methods(r)))()
     if not any(candidate.program for candidate in pool):

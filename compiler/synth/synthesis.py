@@ -314,6 +314,9 @@ class Synthesis(SizesSynthesis):
             at = "" if call.checkpoint is None else f", the first at step {call.checkpoint}"
             asked = f"{call.verdict.name.lower()}, {call.variables:,} variables"
             yield f"    {k + 1:>3}. {call.steps} steps: {asked}, {call.seconds:.2f} s"
+            if call.load is not None:
+                yield f"         no resource in use for more than {call.load:g} steps"
+                continue
             yield (
                 f"         before: {call.violations} violations{at}; {len(call.pruned)} pruned; "
                 f"frozen: {call.frozen} steps, {call.frozen_transfers} transfers; "

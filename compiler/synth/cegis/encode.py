@@ -41,10 +41,13 @@ class KeptConstraints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleEncoding:
-    """A LinearModel, and the translation of its values into a Schedule."""
+    """A LinearModel, and the translation of its values into a Schedule. resource, variable: i8[m]
+    of each use of a resource, in any step."""
 
     model: LinearModel
     decode: Callable[[I8], Schedule]
+    resource: I8
+    variable: I8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,11 +124,12 @@ def full(
     else:
         _lazy_arrivals(table, rows, sends, kept)
     row = c.use[sends.src * c.n + sends.dst]
-    _capacities(c, rows, steps, [_uses(row, sends.step, sends.variable)], kept)
+    resource, step, variable = _uses(row, sends.step, sends.variable)
+    _capacities(c, rows, steps, (resource, step, variable), kept)
     if demand.exclusive:
         _exclusive(table, rows, [(sends.chunk, sends.src, sends.step, sends.variable)])
     upper = np.ones(table.variables, np.int64)
-    return ScheduleEncoding(rows.model(upper), sends.schedule)
+    return ScheduleEncoding(rows.model(upper), sends.schedule, resource, variable)
 
 
 def aggregated(c: Chunked, demand: CopyDemand, steps: int, hubs: Hubs) -> ScheduleEncoding:
@@ -160,12 +164,13 @@ def aggregated(c: Chunked, demand: CopyDemand, steps: int, hubs: Hubs) -> Schedu
         table, rows, [(near.chunk, near.dst, near.step, near.variable), (chunk, rank, step, arrive)]
     )
     row = c.use[near.src * c.n + near.dst]
-    uses = [
+    uses = (
         _uses(row, near.step, near.variable),
         _uses(hubs.out[u], t, leave),
         _uses(hubs.into[rank], step, arrive),
-    ]
-    _capacities(c, rows, steps, uses, None)
+    )
+    used, when, variable = (np.concatenate(part) for part in zip(*uses, strict=True))
+    _capacities(c, rows, steps, (used, when, variable), None)
     if demand.exclusive:
         _exclusive(
             table, rows, [(near.chunk, near.src, near.step, near.variable), (k, u, t, leave)]
@@ -185,7 +190,7 @@ def aggregated(c: Chunked, demand: CopyDemand, steps: int, hubs: Hubs) -> Schedu
             np.append(inside.step, t[senders]),
         )
 
-    return ScheduleEncoding(rows.model(upper), decode)
+    return ScheduleEncoding(rows.model(upper), decode, used, variable)
 
 
 _Terms = tuple[I8, I8, I8, I8]  # chunk, rank, step, variable
@@ -239,11 +244,11 @@ def _capacities(
     c: Chunked,
     rows: ConstraintRows,
     steps: int,
-    uses: list[tuple[I8, I8, I8]],
+    uses: tuple[I8, I8, I8],
     kept: KeptConstraints | None,
 ) -> None:
-    """Adds Eq. 4 and Eq. 5."""
-    resource, step, variable = (np.concatenate(part) for part in zip(*uses, strict=True))
+    """Adds Eq. 4 and Eq. 5. uses: the resource, the step and the variable of each."""
+    resource, step, variable = uses
     if kept is not None:
         these = kept.resources[resource]
         resource, step, variable = resource[these], step[these], variable[these]

@@ -77,6 +77,13 @@ class ConstraintRows:
         self.bounds.append((np.full(len(high), -FREE), high.astype(np.float64)))
         self.count += len(high)
 
+    def include(self, model: LinearModel, first: int) -> None:
+        """Adds the constraints of `model`, whose variables are numbered from `first`."""
+        row = np.repeat(np.arange(len(model)), np.diff(model.ptr)) + self.count
+        self.parts.append((row, model.index.astype(np.int64) + first, model.coefficient))
+        self.bounds.append((model.low, model.high))
+        self.count += len(model)
+
     def model(self, upper: I8) -> LinearModel:
         """Returns all constraints but those that always hold."""
         row, variable, coefficient = _columns(self.parts, 3)

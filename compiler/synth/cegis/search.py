@@ -37,7 +37,8 @@ class SolverCall:
     where there is none); pruned: violations at the checkpoint, which no later candidate repeats at
     any step; frozen, frozen_transfers: steps of the prefix, and transfers in them; kept:
     constraints from counterexamples; variables: of the model, 0 where no solver was asked, as
-    `least_steps` of the rest says no, or the model would be too large; seconds: it took.
+    `least_steps` of the rest says no, or the model would be too large; seconds: it took; load:
+    steps that any resource may be in use for, where that was asked (`balance`).
     """
 
     steps: int
@@ -50,6 +51,7 @@ class SolverCall:
     variables: int
     verdict: Verdict
     seconds: float
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,8 @@ as often as ranks lack it, come over the links into these ranks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hccc.base.diagnostics import fail
@@ -49,6 +51,30 @@ def least_steps(c: Chunked, demand: CopyDemand) -> int:
         widths = np.sort(wanted[crosses[:, i], i])
         most = max(most, _cut(c, _entering(c, linked, inside[i]), widths, supply[i]))
     return max(most, *(_volume(c, linked, need, node) for node in _nodes(c)))
+
+
+def least_load(c: Chunked, parts: Sequence[tuple[CopyDemand, bool]]) -> float:
+    """Returns the steps that the busiest resource is in use for, at least, over demands whose
+    schedules run together, each with whether it is met backwards, over links turned round.
+
+    What crosses a cut, or enters nodes, over the capacity that it does so through.
+    """
+    linked, sides, nodes = linked_ranks(c), _sides(c), _nodes(c)
+    each = [_crossing(demand, ~sides if back else sides) for demand, back in parts]
+    crossing: I8 = np.sum(each, axis=0)
+    entering = sum(int(_crossing(demand, nodes).sum()) for demand, _ in parts)
+    far = np.flatnonzero(linked & (c.node[:, None] != c.node))
+    cuts = [(crossing[i], _entering(c, linked, sides[i])) for i in np.flatnonzero(crossing)]
+    over = [(int(count), pairs) for count, pairs in [*cuts, (entering, far)] if len(pairs)]
+    shares = [count / _at_once(c, pairs) for count, pairs in over]
+    return float(max(shares, default=0.0))
+
+
+def _crossing(demand: CopyDemand, inside: B1) -> I8:
+    """Returns how many chunks must come into each set of ranks: i8[sets]."""
+    held, wanted = (_among(table, inside) for table in (demand.pre, demand.post & ~demand.pre))
+    found: I8 = np.count_nonzero((held == 0) & (wanted > 0), axis=0)
+    return found
 
 
 def distance(c: Chunked, pre: B1) -> I4:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, frozen
+from hccc.ir.arrays import B1, I4, I8, frozen
 from hccc.synth.greedy.chunked import Chunked
 
 
@@ -69,9 +69,13 @@ class Schedule:
 
 def busiest(s: Schedule, c: Chunked) -> float:
     """Returns the steps that the busiest resource needs: its chunks over its capacity."""
+    return float((load(s, c) / c.capacity).max(initial=0.0))
+
+
+def load(s: Schedule, c: Chunked) -> I8:
+    """Returns the chunks that each resource carries in all steps: i8[R]."""
     row = c.use[s.src.astype(np.int64) * c.n + s.dst]
-    chunks = np.bincount(row[row >= 0], minlength=len(c.capacity))
-    return float((chunks / c.capacity).max(initial=0.0))
+    return np.bincount(row[row >= 0], minlength=len(c.capacity))
 
 
 class Violation(NamedTuple):
