@@ -9,6 +9,9 @@ leave for every k, M and t. Schedules of both are the same.
 Eager, all of Eq. 2-6 holds in the model. Lazy, Eq. 4-6 hold only for the resources, and the
 receivers of a chunk, that a counterexample named (`kept`).
 
+Of a schedule too long for a solver `full` encodes the first steps. `then` more follow, and what any
+schedule needs for that holds as these end: few enough chunks have yet to come into every node.
+
 Variables that no schedule of so many steps (one or more) uses are left out: before a chunk can be
 there, after it can get anywhere in time, at ranks that have it.
 """
@@ -22,9 +25,9 @@ import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.cegis.hubs import Hubs
-from hccc.synth.cegis.model import ONE, ZERO, ConstraintRows, LinearModel
+from hccc.synth.cegis.model import FREE, ONE, ZERO, ConstraintRows, LinearModel
 from hccc.synth.greedy.chunked import Chunked
-from hccc.synth.greedy.least_steps import NEVER, distance, linked_ranks
+from hccc.synth.greedy.least_steps import NEVER, distance, linked_ranks, missing_at_most
 from hccc.synth.greedy.schedule import CopyDemand, Schedule
 
 
@@ -68,12 +71,12 @@ class _Sends:
 class _Table:
     """When each chunk can be at each rank, and the variables that follow."""
 
-    def __init__(self, c: Chunked, demand: CopyDemand, steps: int) -> None:
-        self.c, self.demand, self.steps = c, demand, steps
+    def __init__(self, c: Chunked, demand: CopyDemand, steps: int, then: int = 0) -> None:
+        self.c, self.demand, self.steps, self.then = c, demand, steps, then
         need = demand.post & ~demand.pre
         self.since = distance(c, demand.pre)
         turned = distance(c.reversed(), need)
-        self.until = np.where(turned == NEVER, -1, steps - turned)  # to serve anybody, by then
+        self.until = np.where(turned == NEVER, -1, steps + then - turned)  # serves anybody, till
         self.variables = 0
         self.has = self._has(need)
 
@@ -90,8 +93,9 @@ class _Table:
         has[self.demand.pre] = ONE
         open_ = has == 0
         has[open_] = self.new(int(np.count_nonzero(open_)))
-        last = has[:, :, -1]
-        last[need] = ONE
+        if not self.then:
+            last = has[:, :, -1]
+            last[need] = ONE
         return has
 
     def received(self) -> B1:
@@ -113,10 +117,15 @@ class _Table:
 
 
 def full(
-    c: Chunked, demand: CopyDemand, steps: int, kept: KeptConstraints | None = None
+    c: Chunked,
+    demand: CopyDemand,
+    steps: int,
+    kept: KeptConstraints | None = None,
+    then: int = 0,
 ) -> ScheduleEncoding:
-    """Encodes with a variable per link; lazy if `kept` is given."""
-    table, rows = _Table(c, demand, steps), ConstraintRows()
+    """Encodes with a variable per link; lazy if `kept` is given; of a schedule with `then` steps
+    more."""
+    table, rows = _Table(c, demand, steps, then), ConstraintRows()
     sends = table.sends(linked_ranks(c))
     rows.at_most(sends.variable, table.has[sends.chunk, sends.src, sends.step])
     if kept is None:
@@ -128,6 +137,8 @@ def full(
     _capacities(c, rows, steps, (resource, step, variable), kept)
     if demand.exclusive:
         _exclusive(table, rows, [(sends.chunk, sends.src, sends.step, sends.variable)])
+    if then:
+        _in_time(table, rows)
     upper = np.ones(table.variables, np.int64)
     return ScheduleEncoding(rows.model(upper), sends.schedule, resource, variable)
 
@@ -232,6 +243,23 @@ def _lazy_arrivals(
     once = kept.receivers[sends.chunk, sends.dst]
     keys, row = np.unique(at[once] // steps, return_inverse=True)
     rows.add(-np.inf, 1, len(keys), (row, sends.variable[once], 1))
+
+
+def _in_time(table: _Table, rows: ConstraintRows) -> None:
+    """Adds that the steps that follow can bring all that is missing as these end."""
+    c, demand = table.c, table.demand
+    need, last = demand.post & ~demand.pre, table.has[:, :, -1]
+    outside, lacking = missing_at_most(c, demand, table.then)
+    for node, few, many in zip(range(len(outside)), outside, lacking, strict=True):
+        inside = c.node == node
+        rank = np.flatnonzero(inside)
+        wanted = last[:, inside][need[:, inside]]
+        rows.add(len(wanted) - many, FREE, 1, (np.zeros_like(wanted), wanted, 1))
+        chunk = np.flatnonzero(need[:, inside].any(axis=1) & ~demand.pre[:, inside].any(axis=1))
+        came, each = table.new(len(chunk)), np.arange(len(chunk))
+        there = (np.repeat(each, len(rank)), last[np.ix_(chunk, rank)].ravel(), -1)
+        rows.add(-FREE, 0, len(chunk), (each, came, 1), there)
+        rows.add(len(chunk) - few, FREE, 1, (np.zeros_like(came), came, 1))
 
 
 def _uses(row: I4, step: I8, variable: I8) -> tuple[I8, I8, I8]:

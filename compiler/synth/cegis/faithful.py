@@ -7,6 +7,10 @@
         prefix := the steps before it, spare capacity filled    REVISEFULL
         candidate := prefix, and what Z3 makes of the rest under the kept constraints
 
+Of a schedule too long for Z3 (32 GPUs and more) Z3 makes the next step alone, such that what is
+missing then can come in time by `missing_at_most`, and `saturate` the rest: its faults at the step
+after are the next counterexamples, and the checkpoint moves on by a step.
+
 The model has Eq. 2-3, and the constraints of Eq. 4-6 that are kept. A counterexample names a
 resource, and rules out too many transfers over it at every step; or a rank that gets a chunk twice.
 

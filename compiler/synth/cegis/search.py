@@ -12,6 +12,7 @@ from hccc.base.diagnostics import InternalError
 from hccc.base.progress import tell
 from hccc.synth.cegis.encode import KeptConstraints, ScheduleEncoding, aggregated, full
 from hccc.synth.cegis.hubs import Hubs, hubs
+from hccc.synth.cegis.saturate import saturate
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
 from hccc.synth.greedy.chunked import Chunked
 from hccc.synth.greedy.least_steps import least_steps, linked_ranks
@@ -23,10 +24,12 @@ LARGEST = {"highs": 500_000, "z3": 250_000}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
-    """One way to encode. width: variables of a chunk and a step, at most."""
+    """One way to encode. width: variables of a chunk and a step, at most; partial: encodes the
+    first steps, and what holds as so many more follow."""
 
     encode: Callable[[CopyDemand, int], ScheduleEncoding]
     width: int
+    partial: Callable[[CopyDemand, int, int], ScheduleEncoding] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +121,38 @@ class ScheduleSearch:
     ) -> tuple[Verdict, Schedule | None]:
         """Looks for a schedule of `steps` steps that begins with `prefix`, `frozen` steps long.
         wrong: violations of the candidate before; kept: constraints of `encoder` that
-        counterexamples gave."""
+        counterexamples gave.
+
+        Where the rest is too large for the solver, and the encoder can, the solver is asked for
+        the next step only, and `saturate` adds what then is missing.
+        """
         begin = time.monotonic()
         checkpoint = wrong[0].step if wrong else None
         pruned = tuple(violation for violation in wrong if violation.step == checkpoint)
         rest = remaining(self.demand, prefix)
         variables, answer, made = 0, Answer(Verdict.NONE), None
+        ahead = self._ahead(encoder, rest, steps, frozen)
+        by_step = encoder.partial is not None and not self._fits(encoder, rest, steps)
         if frozen + least_steps(self.c, rest) > steps:
             pass
-        elif encoder.width * len(rest.pre) * (steps - frozen) > LARGEST[self.solver]:
+        elif not ahead:
             answer = Answer(Verdict.LARGE)
         else:
             tell(f"{steps} steps, {frozen} of them frozen")
-            encoding = encoder.encode(rest, steps - frozen)
+            later = steps - frozen - ahead
+            if later and encoder.partial:
+                encoding = encoder.partial(rest, ahead, later)
+            else:
+                encoding = encoder.encode(rest, ahead)
             variables = encoding.model.variables
             answer = solve(encoding.model, self.solver, min(seconds, self.left), self.seed)
             if answer.values is not None:
                 made = joined(prefix, encoding.decode(answer.values), frozen)
+            if made is not None and later:
+                missing = saturate(self.c, remaining(self.demand, made))
+                made = joined(made, missing, frozen + ahead)
+        if by_step and frozen and answer.verdict is Verdict.NONE:
+            answer = Answer(Verdict.UNKNOWN)  # other steps before may do, and none is tried again
         self.trace.append(
             SolverCall(
                 steps,
@@ -150,6 +168,22 @@ class ScheduleSearch:
             )
         )
         return answer.verdict, made
+
+    def _ahead(self, encoder: Encoder, rest: CopyDemand, steps: int, frozen: int) -> int:
+        """Returns how many steps the solver can be asked for behind `frozen` ones: all, one or
+        none."""
+        left = steps - frozen
+        # Once by steps, so to the end: a step's model is small, that of several others need not be.
+        if self._fits(encoder, rest, left if encoder.partial is None else steps):
+            return left
+        if encoder.partial is None:
+            return 0
+        has = np.count_nonzero(rest.pre, axis=1)
+        return int((has * (self.c.n - has)).sum() <= LARGEST[self.solver])
+
+    def _fits(self, encoder: Encoder, rest: CopyDemand, steps: int) -> bool:
+        """Tells whether the solver can be asked for so many steps at once."""
+        return encoder.width * len(rest.pre) * steps <= LARGEST[self.solver]
 
 
 def remaining(demand: CopyDemand, prefix: Schedule) -> CopyDemand:
@@ -178,7 +212,13 @@ def joined(prefix: Schedule, rest: Schedule, at: int) -> Schedule:
 def per_link(c: Chunked, kept: KeptConstraints | None = None) -> Encoder:
     """Returns the encoder `full`."""
     width = int(np.count_nonzero(linked_ranks(c))) + c.n
-    return Encoder(lambda demand, steps: full(c, demand, steps, kept), width)
+    if kept is None:
+        return Encoder(lambda demand, steps: full(c, demand, steps), width)
+    return Encoder(
+        lambda demand, steps: full(c, demand, steps, kept),
+        width,
+        lambda demand, steps, then: full(c, demand, steps, kept, then),
+    )
 
 
 def smallest(c: Chunked) -> Encoder:

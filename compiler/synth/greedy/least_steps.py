@@ -70,6 +70,17 @@ def least_load(c: Chunked, parts: Sequence[tuple[CopyDemand, bool]]) -> float:
     return float(max(shares, default=0.0))
 
 
+def missing_at_most(c: Chunked, demand: CopyDemand, steps: int) -> tuple[I8, I8]:
+    """Returns how many chunks may have yet to come into each node, and how many its ranks may lack
+    together, if all are there after so many steps, one or more: i8[nodes] each."""
+    linked, nodes = linked_ranks(c), _nodes(c)
+    into = np.array([_at_once(c, _entering(c, linked, node)) for node in nodes])
+    within = [_at_once(c, u * c.n + v) for u, v in (np.nonzero(linked & node) for node in nodes)]
+    wanted = _among(demand.post & ~demand.pre, nodes)
+    fewest = np.where(wanted > 0, wanted, c.n).min(axis=0)
+    return (steps - 1) * into + into // fewest, steps * np.array(within)
+
+
 def _crossing(demand: CopyDemand, inside: B1) -> I8:
     """Returns how many chunks must come into each set of ranks: i8[sets]."""
     held, wanted = (_among(table, inside) for table in (demand.pre, demand.post & ~demand.pre))

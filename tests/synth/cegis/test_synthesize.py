@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from hccc.base.diagnostics import InternalError
 from hccc.base.progress import listening
-from hccc.synth.cegis import allreduce, faithful, synthesize
+from hccc.synth.cegis import allreduce, faithful, search, synthesize
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.encode import KeptConstraints
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
-from hccc.synth.cegis.search import ScheduleSearch, before
+from hccc.synth.cegis.search import ScheduleSearch, before, remaining
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
-from hccc.synth.greedy.least_steps import least_steps
+from hccc.synth.greedy.least_steps import least_steps, missing_at_most
 from hccc.synth.greedy.schedule import CopyDemand, Schedule, violations
 from tests.health_checks import EVERY_CHECK
 from tests.marks import LONG
@@ -106,14 +106,62 @@ def test_a_given_start_is_repaired() -> None:
     assert violations(found.schedule, c, demand) == []
 
 
-@pytest.mark.slow
-def test_what_is_too_large_is_not_asked_for() -> None:
-    c = example("syccl-h800-64")
+def test_what_is_too_large_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = example("heteccl-h20-8x2+4")
     demand = gather(c)
     start = fill(c, demand, EMPTY)
-    found = synthesize(c, demand, mode="faithful", start=start)
-    assert found.schedule is start
-    assert [one.verdict for one in found.trace] == [Verdict.LARGE]
+    monkeypatch.setattr(search, "LARGEST", {"z3": 300, "highs": 300})  # 380 send at first
+    for mode, solver in MODES:
+        found = synthesize(c, demand, mode=mode, solver=solver, start=start)
+        assert found.schedule is start
+        assert {one.verdict for one in found.trace} == {Verdict.LARGE}
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("name", ["4+8", "4x3", "8x2+4"])
+def test_what_is_large_is_asked_for_a_step_at_a_time(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every checkpoint is a step behind the one before, or where that was."""
+    c = example(f"heteccl-h20-{name}")
+    demand = gather(c)
+    monkeypatch.setattr(search, "LARGEST", {"z3": c.n**3 // 4})
+    found = synthesize(c, demand, mode="faithful", time_limit=120)
+    assert violations(found.schedule, c, demand) == []
+    assert found.schedule.steps == found.bound == least_steps(c, demand)
+    assert found.trace[-1].verdict is Verdict.FOUND
+    assert {one.frozen for one in found.trace} >= set(range(found.bound - 1))
+
+
+@given(data=st.data())
+@SETTINGS
+def test_steps_asked_for_one_by_one_make_valid_schedules(data: st.DataObject) -> None:
+    c = data.draw(clusters())
+    demand = data.draw(demands(c))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "LARGEST", {"z3": 16})
+        found = synthesize(c, demand, mode="faithful", time_limit=5)
+    assert violations(found.schedule, c, demand) == []
+    assert least_steps(c, demand) <= found.bound <= found.schedule.steps
+
+
+@given(data=st.data())
+@SETTINGS
+def test_no_schedule_leaves_more_for_its_last_steps_than_these_can_bring(
+    data: st.DataObject,
+) -> None:
+    c = data.draw(clusters())
+    demand = data.draw(demands(c))
+    s = fill(c, demand, EMPTY)
+    nodes = c.node == np.arange(c.node.max() + 1)[:, None]
+    for step in range(s.steps):
+        left = remaining(demand, before(s, step))
+        need = left.post & ~left.pre
+        outside, lacking = missing_at_most(c, left, s.steps - step)
+        for node, few, many in zip(nodes, outside, lacking, strict=True):
+            assert np.count_nonzero(need[:, node]) <= many
+            absent = ~left.pre[:, node].any(axis=1) & need[:, node].any(axis=1)
+            assert np.count_nonzero(absent) <= few
 
 
 @pytest.mark.parametrize(("mode", "solver"), MODES)
