@@ -78,7 +78,7 @@ FAMILIES: dict[str, set[str]] = {
     "greedy": {"common"},
     "pods": {"common", "greedy"},
     "cegis": {"common", "greedy"},
-    "sketches": {"common"},
+    "sketches": {"bounds", "common"},
 }
 # Engines know no driver: `synth/synthesize` compiles their Programs.
 COMPILING = {"synthesize"}

@@ -72,15 +72,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SynthRequest:
-    """The question of a synthesis. size: bytes of the call that estimates are for; limits: the
-    least times of any schedule; method: "auto" or one of `methods`; time_limit: seconds that a
-    solver may take; demand: of one's own, of which `op` is the collective that it is, if any;
-    allotment: the user's sketches, instead of those that hccc finds."""
+    """The question of a synthesis. size: bytes of the call that estimates are for; largest: those
+    of the largest call; limits: the least times of any schedule; method: "auto" or one of
+    `methods`; time_limit: seconds that a solver may take; demand: of one's own, of which `op` is
+    the collective that it is, if any; allotment: the user's sketches, instead of those that hccc
+    finds."""
 
     topology: Topology
     op: OpType
     root: int
     size: int
+    largest: int
     limits: Limits
     method: str
     seed: int
@@ -99,8 +101,9 @@ def request(
     seed: int = 0,
     time_limit: float = 60.0,
     allotment: Allotment | None = None,
+    largest: int | None = None,
 ) -> SynthRequest:
-    """Returns the question, with the limits of `op` on `t`.
+    """Returns the question, with the limits of `op` on `t`; largest: None for calls of one size.
 
     A demand that is a collective's is that collective, and all that serves it serves the demand.
 
@@ -125,7 +128,10 @@ def request(
         limits = interruptible(limits_of)(t, demand, QUICK)[0]
     else:
         limits = interruptible(certificate)(t, op, root)
-    return SynthRequest(t, op, root, size, limits, method, seed, time_limit, demand, allotment)
+    most = size if largest is None else largest
+    return SynthRequest(
+        t, op, root, size, most, limits, method, seed, time_limit, demand, allotment
+    )
 
 
 def methods(op: OpType) -> list[str]:
@@ -244,9 +250,9 @@ def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
             yield from pods.composed_programs(r.topology, r.op)
         case sketches.NAME:
             if r.allotment:
-                yield sketches.allotted_program(r.topology, r.op, r.allotment)
+                yield sketches.allotted_program(r.topology, r.op, r.allotment, r.largest)
             else:
-                yield from sketches.sketch_programs(r.topology, r.op)
+                yield from sketches.sketch_programs(r.topology, r.op, sorted({r.size, r.largest}))
         case _:
             yield _Builtin(name, registry.make(name, r.topology, r.op, r.root))
 

@@ -146,6 +146,7 @@ def synthesize_sizes(
         seed=seed,
         time_limit=time_limit,
         allotment=allotment,
+        largest=each[-1],
     )
     found = candidates(r)
     if max(len(candidate.program) for candidate in found if candidate.program) > MOST_TRIED:

@@ -6,11 +6,8 @@ it 10 to 140 times as long. HiGHS, through SciPy, gets an integer program withou
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,6 +17,7 @@ import numpy as np
 from hccc.base.interruptible import interruptible
 from hccc.ir.arrays import I8
 from hccc.synth.cegis.model import LinearModel
+from hccc.synth.common.integer_programs import no_output
 
 
 class Verdict(Enum):
@@ -67,7 +65,7 @@ def _highs(model: LinearModel, seconds: float, seed: int) -> Answer:
 
     shape = (len(model), model.variables)
     matrix = csr_array((model.coefficient.astype(float), model.index, model.ptr), shape=shape)
-    with _no_output():
+    with no_output():
         found = interruptible(milp)(
             np.zeros(model.variables),
             integrality=np.ones(model.variables),
@@ -78,21 +76,6 @@ def _highs(model: LinearModel, seconds: float, seed: int) -> Answer:
     if found.x is not None:
         return Answer(Verdict.FOUND, np.rint(found.x).astype(np.int64))
     return Answer(Verdict.NONE if found.status == 2 else Verdict.UNKNOWN)
-
-
-@contextmanager
-def _no_output() -> Iterator[None]:
-    """Drops standard output meanwhile: HiGHS prints a line of its own now and then, in spite of its
-    options, which must not get into a program written there."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _z3(model: LinearModel, seconds: float, seed: int) -> Answer:

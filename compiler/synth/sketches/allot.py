@@ -1,49 +1,22 @@
 """allot: the share of the data that each sketch carries, by a linear program (SyCCL §4.2, t_i).
 
-All roots have the same sketches, moved, so that a transfer is known by the *difference* of its
-ends: how often a sketch has each difference says what it loads. The shares minimise the load of
+How often a sketch has each difference of ranks says what it loads. The shares minimise the load of
 the busiest resource; of equals, that of all.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import I8
 from hccc.ir.collective import OpType
-from hccc.ir.topology import F8, Topology
-from hccc.network.routes import routes
+from hccc.ir.topology import F8
 from hccc.synth.sketches.solve import Tree
 from hccc.synth.sketches.symmetry import Symmetry
 
 BESIDES = 1e-3  # weight of the loads of all resources beside that of the busiest one
 NOTHING = 1e-6  # a share that is none
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loads:
-    """The load of the kinds of resources by one transfer of each difference at every rank: f8[n,
-    kinds], chunks over GB/s; alpha: f8[n] µs of a transfer."""
-
-    each: F8
-    alpha: F8
-
-
-def loads(t: Topology, s: Symmetry) -> Loads:
-    """Returns the loads of all differences; resources that all load alike are one kind. O(n²)."""
-    n = len(s)
-    rank = np.arange(n)
-    to = s.plus(rank[None, :], rank[:, None])[1:]
-    src, dst = (np.broadcast_to(a, to.shape).ravel().astype(np.int32) for a in (rank[None, :], to))
-    r = routes(t, src, dst)
-    row = (np.arange(len(src)) // n + 1)[r.uses.owner()]
-    count = np.bincount(row * len(r.capacity) + r.uses.index, minlength=n * len(r.capacity))
-    each = count.reshape(n, -1) / r.capacity
-    alpha = np.append(0.0, r.alpha.reshape(n - 1, n).max(1))
-    return Loads(np.unique(each, axis=1), alpha)
 
 
 def counts(tree: Tree, s: Symmetry, op: OpType) -> I8:

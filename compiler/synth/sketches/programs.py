@@ -7,8 +7,9 @@ its sketch to its one rank (SyCCL §4.3).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from math import lcm
@@ -20,63 +21,70 @@ from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 from hccc.ir.sketch import Allotment, Sketch
-from hccc.ir.topology import F8, Topology
+from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.dimensions import dimensions
+from hccc.synth.bounds.estimate import PIPELINED
 from hccc.synth.common.transfer_table import backward, check_size, followed, joined, transfers
-from hccc.synth.sketches.allot import counts, loads, rounded, shares
+from hccc.synth.sketches.allot import counts, rounded, shares
 from hccc.synth.sketches.enumerate import ALL_PRUNINGS, Prunings, sketches
-from hccc.synth.sketches.solve import Solver, Tree
+from hccc.synth.sketches.loads import Loads, loads
+from hccc.synth.sketches.solve import Mix, Solver, Tree
 from hccc.synth.sketches.symmetry import Symmetry, symmetry
 
 NAME = "sketch"
 OPS = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE, OpType.ALLTOALL})
-MOST_SKETCHES = 1 << 9  # to weigh, those of few stages first
+MOST_SKETCHES = 1 << 8  # to weigh, those of few stages first
 MOST_RANKS = 1 << 10  # loads are of all pairs
 CHUNKS = (2, 4, 8)  # of a block that several sketches share
 MOST_CHUNKS = 64  # the same of a user's sketches
 MOST_TRANSFERS = 1 << 16  # of a program of several chunks a block
-BETTER = 0.99  # part of the load of fewer stages to which more must bring it
-PLAIN = 1.25  # times the least load that a plainer sketch may have
-TOGETHER = 0.97  # the same of several sketches, whose programs have more chunks
+TOGETHER = 0.97  # part of the least load of one sketch to which several must bring it
+COARSE, FINE = 3.0, 0.5  # SyCCL's E1 and E2: the lengths of epochs (`epochs`)
+NEAR, KEPT = 1.2, 8  # R1 and R2: times the least time, and of how many mixes, to solve finely
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SketchProgram:
     """A Program of an allotment. chunks: of a block; load: of the busiest resource, blocks over
-    GB/s."""
+    GB/s; number: among those of the same name."""
 
     program: Program
     allotment: Allotment
     chunks: int
     load: float
+    number: int = 1
 
     @property
     def name(self) -> str:
-        """The name for people: `sketch, rail then node`, `sketch, 7 + 1 of 8 chunks`."""
+        """The name for people: `sketch, rail then node`, `sketch, 7 + 1 of 8 chunks, 2`."""
         if self.chunks > 1:
             parts = " + ".join(str(share * self.chunks) for share in self.allotment.shares)
-            return f"{NAME}, {parts} of {self.chunks} chunks"
-        stages = dict[int, list[str]]()
-        for number, name in _crossings(self.allotment.sketches[0]):
-            stages.setdefault(number, []).append(name)
-        return f"{NAME}, {' then '.join('+'.join(names) for names in stages.values())}"
+            said = f"{parts} of {self.chunks} chunks"
+        else:
+            stages = dict[int, list[str]]()
+            for number, name in _crossings(self.allotment.sketches[0]):
+                stages.setdefault(number, []).append(name)
+            said = " then ".join("+".join(names) for names in stages.values())
+        return f"{NAME}, {said}{f', {self.number}' if self.number > 1 else ''}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Weighed:
-    """Sketches, their trees, and what each loads: f8[sketches, kinds of resources]."""
+class _Solved:
+    """A mix, its trees, what they load (f8[kinds of resources], blocks over GB/s), and the µs that
+    a call takes at the least."""
 
-    sketches: Sequence[Sketch]
+    mix: Mix
     trees: Sequence[Tree]
     load: F8
+    time: float
 
 
 def sketch_programs(
-    t: Topology, op: OpType, prunings: Prunings = ALL_PRUNINGS
+    t: Topology, op: OpType, sizes: Sequence[int], prunings: Prunings = ALL_PRUNINGS
 ) -> Iterator[SketchProgram]:
-    """Yields Programs of sketches: of one sketch for each number of stages that loads less than
-    fewer stages do, and of a plainer one that loads hardly more, which pipelines better; then of
-    several that together load less.
+    """Yields Programs of sketches, alone and together, for calls of each of `sizes`.
+
+    SyCCL §5.3: all are solved in long epochs; those whose time is near the least, in short ones.
 
     Raises:
         UserError: E451 there are none for `op`, or on this cluster; E452 they are too large.
@@ -85,25 +93,25 @@ def sketch_programs(
     if len(s.dimensions) < 2:
         help = "with one, direct is the only sketch"
         raise fail("E451", "sketches join dimensions, and there is one", help=help)
-    w = _weighed(t, s, op, list(islice(sketches(s, prunings), MOST_SKETCHES)))
-    least = np.inf
-    for row, plain in _fewest_stages(w):
-        if (load := float(w.load[row].max())) < BETTER * least:
-            least = load
-            for one in dict.fromkeys((row, plain)):
-                yield _program(t, s, op, w, np.array([one]), np.array([1]))
-    share = shares(w.load)
-    for chunks in CHUNKS:
-        count = rounded(share, chunks)
-        used = np.flatnonzero(count)
-        load = float((count @ w.load).max()) / chunks
-        if load < TOGETHER * least and len(t) * (len(t) - 1) * chunks <= MOST_TRANSFERS:
-            least = load
-            yield _program(t, s, op, w, used, count[used])
+    found, each = list(islice(sketches(s, prunings), MOST_SKETCHES)), loads(t, s)
+    alone: list[Mix] = [((sketch, 1),) for sketch in found]
+    made, names = set[bytes](), Counter[str]()
+    for size in sizes:
+        coarse = _solved(s, each, op, alone, size, COARSE)
+        mixes = [*alone, *_together(t, found, coarse)]
+        coarse += _solved(s, each, op, mixes[len(alone) :], size, COARSE)
+        kept = [mixes[row] for row in _kept(coarse, max(1, KEPT // len(sizes)))]
+        for one in _solved(s, each, op, kept, size, FINE):
+            key = b"".join(a.tobytes() for tree in one.trees for a in (tree.parent, tree.step))
+            if key not in made:
+                made.add(key)
+                program = _program(t, s, op, one)
+                names[program.name] += 1
+                yield replace(program, number=names[program.name])
 
 
-def allotted_program(t: Topology, op: OpType, allotment: Allotment) -> SketchProgram:
-    """Returns the Program of a user's sketches.
+def allotted_program(t: Topology, op: OpType, allotment: Allotment, size: int) -> SketchProgram:
+    """Returns the Program of a user's sketches for calls of `size` bytes.
 
     Raises:
         UserError: E451 there is none for `op`, or on this cluster; E452 it is too large; E019 the
@@ -114,9 +122,9 @@ def allotted_program(t: Topology, op: OpType, allotment: Allotment) -> SketchPro
     if chunks > MOST_CHUNKS:
         message = f"these shares need {chunks} chunks of a block"
         raise fail("E019", message, help=f"at most {MOST_CHUNKS}: shares such as 7/8 and 1/8")
-    count = np.array([int(share * chunks) for share in allotment.shares])
-    w = _weighed(t, s, op, allotment.sketches)
-    return _program(t, s, op, w, np.arange(len(count)), count)
+    count = [int(share * chunks) for share in allotment.shares]
+    mix = tuple(zip(allotment.sketches, count, strict=True))
+    return _program(t, s, op, _solved(s, loads(t, s), op, [mix], size, FINE)[0])
 
 
 def check_served(op: OpType) -> None:
@@ -134,28 +142,68 @@ def _symmetry(t: Topology, op: OpType) -> Symmetry:
     return symmetry(t, dimensions(t))
 
 
-def _weighed(t: Topology, s: Symmetry, op: OpType, found: Sequence[Sketch]) -> _Weighed:
-    """Solves sketches, moves them to root 0, and finds what they load."""
-    solver = Solver(s)
-    trees = [solver.tree(sketch).moved(s) for sketch in found]
-    count = np.stack([counts(tree, s, op) for tree in trees])
-    return _Weighed(found, trees, count @ loads(t, s).each)
-
-
-def _fewest_stages(w: _Weighed) -> list[tuple[int, int]]:
-    """Returns for each number of stages the sketch that loads resources least, and of those with
-    hardly more load the plainest: the one with fewest dimensions in its stages."""
-    busiest, whole = w.load.max(1), w.load.sum(1)
-    stages = np.array([len(sketch.stages) for sketch in w.sketches])
-    uses = np.array([len(list(_crossings(sketch))) for sketch in w.sketches])
-    found = list[tuple[int, int]]()
-    for number in np.unique(stages).tolist():
-        rows = np.flatnonzero(stages == number)
-        best = rows[np.lexsort((rows, whole[rows], busiest[rows].round(9)))[0]]
-        near = rows[busiest[rows] <= PLAIN * busiest[best]]
-        plain = near[np.lexsort((near, busiest[near], uses[near]))[0]]
-        found.append((int(best), int(plain)))
+def _solved(
+    s: Symmetry, each: Loads, op: OpType, mixes: Sequence[Mix], size: int, e: float
+) -> list[_Solved]:
+    """Solves mixes for calls of `size` bytes, in epochs of E = `e`."""
+    found = list[_Solved]()
+    for chunks in sorted({_chunks(mix) for mix in mixes}):
+        of = [mix for mix in mixes if _chunks(mix) == chunks]
+        chunk = size / (len(s) * chunks)
+        for mix, trees in zip(of, Solver(s, each, op, chunk).trees(of, e), strict=True):
+            count = np.array([number for _, number in mix])
+            load = count @ np.stack([counts(tree, s, op) for tree in trees]) @ each.each / chunks
+            late = max(_latency(tree, s, each, chunk) for tree in trees)
+            late *= 2 if op is OpType.ALLREDUCE else 1
+            time = float(load.max()) * chunks * chunk / BYTES_PER_US + late
+            found.append(_Solved(mix, trees, load, time))
     return found
+
+
+def _latency(tree: Tree, s: Symmetry, each: Loads, chunk: float) -> float:
+    """Returns the µs until the first bytes of a chunk reach the last rank, were all idle."""
+    since = np.zeros(len(s))
+    for k in np.unique(tree.step[tree.step >= 0]).tolist():
+        at = np.flatnonzero(tree.step == k)
+        difference = s.minus(at, tree.parent[at])
+        piece = each.each[difference].max(1) * (min(chunk, PIPELINED) / BYTES_PER_US)
+        since[at] = since[tree.parent[at]] + each.alpha[difference] + piece
+    return float(since.max())
+
+
+def _chunks(mix: Mix) -> int:
+    """Returns the chunks of a block that a mix divides it into."""
+    return sum(count for _, count in mix)
+
+
+def _together(t: Topology, found: Sequence[Sketch], alone: Sequence[_Solved]) -> Iterator[Mix]:
+    """Yields mixes of several sketches that load the busiest resource less than each alone, by
+    shares from a linear program."""
+    load = np.stack([one.load for one in alone])
+    least, share = float(load.max(1).min()), shares(load)
+    for chunks in CHUNKS:
+        count = rounded(share, chunks)
+        used = np.flatnonzero(count)
+        busiest = float((count @ load).max()) / chunks
+        if busiest < TOGETHER * least and len(t) * (len(t) - 1) * chunks <= MOST_TRANSFERS:
+            least = busiest
+            yield tuple((found[row], int(count[row])) for row in used.tolist())
+
+
+def _kept(coarse: Sequence[_Solved], most: int) -> list[int]:
+    """Returns the mixes to solve in short epochs, all within NEAR of the least time.
+
+    First the fastest; then the plainest of each number of stages, with fewest dimensions in its
+    stages, since it pipelines best; then others by time.
+    """
+    time = np.array([one.time for one in coarse])
+    stages = np.array([max(len(sketch.stages) for sketch, _ in one.mix) for one in coarse])
+    uses = np.array([sum(len(list(_crossings(sketch))) for sketch, _ in one.mix) for one in coarse])
+    order = np.lexsort((uses, stages, (time / time.min()).round(3)))
+    order = order[time[order] <= NEAR * time.min()]
+    plain = [order[stages[order] == k] for k in np.unique(stages[order])]
+    first = [int(rows[np.argmin(uses[rows])]) for rows in plain]
+    return list(dict.fromkeys([int(order[0]), *first, *order.tolist()]))[:most]
 
 
 def _crossings(sketch: Sketch) -> Iterator[tuple[int, str]]:
@@ -165,18 +213,16 @@ def _crossings(sketch: Sketch) -> Iterator[tuple[int, str]]:
             yield number, name
 
 
-def _program(
-    t: Topology, s: Symmetry, op: OpType, w: _Weighed, rows: I8, count: I8
-) -> SketchProgram:
-    """Returns the Program of some sketches, of which each carries `count` chunks of a block."""
-    chunks = int(count.sum())
+def _program(t: Topology, s: Symmetry, op: OpType, one: _Solved) -> SketchProgram:
+    """Returns the Program of a solved mix."""
+    chunks = _chunks(one.mix)
     allotment = Allotment(
-        tuple(w.sketches[row] for row in rows.tolist()),
-        tuple(Fraction(k, chunks) for k in count.tolist()),
+        tuple(sketch for sketch, _ in one.mix),
+        tuple(Fraction(count, chunks) for _, count in one.mix),
     )
-    trees = [w.trees[row] for row in np.repeat(rows, count).tolist()]
-    load = float((count @ w.load[rows]).max()) / chunks
-    return SketchProgram(program_of(t, s, op, trees), allotment, chunks, load)
+    pairs = zip(one.trees, one.mix, strict=True)
+    trees = [tree for tree, (_, count) in pairs for _ in range(count)]
+    return SketchProgram(program_of(t, s, op, trees), allotment, chunks, float(one.load.max()))
 
 
 def program_of(t: Topology, s: Symmetry, op: OpType, trees: Sequence[Tree]) -> Program:
@@ -205,7 +251,7 @@ def _spread(s: Symmetry, tree: Tree, per: int, chunk: int) -> I8:
     to = np.flatnonzero(tree.parent >= 0)[:, None]
     root = np.arange(len(s))[None, :]
     src, dst = s.plus(tree.parent[to], root), s.plus(to, root)
-    step = np.broadcast_to(tree.stage[to], src.shape)
+    step = np.broadcast_to(tree.step[to], src.shape)
     return transfers(src, dst, step, root * per + chunk)
 
 
@@ -218,7 +264,7 @@ def _ways(s: Symmetry, tree: Tree, per: int, chunk: int) -> I8:
     while len(at):
         src, dst = s.plus(tree.parent[at][:, None], root), s.plus(at[:, None], root)
         end = s.plus(goal[:, None], root)
-        step = np.broadcast_to((tree.stage[at] * n + goal)[:, None], src.shape)
+        step = np.broadcast_to((tree.step[at] * n + goal)[:, None], src.shape)
         parts.append(transfers(src, dst, step, (root * n + end) * per + chunk))
         before = tree.parent[at]
         further = tree.parent[before] >= 0

@@ -41,7 +41,7 @@ def busiest(t: Topology, p: Program) -> float:
 @given(t=alike())
 @settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=3)
 def test_programs_are_right_and_load_what_is_said(op: OpType, t: Topology) -> None:
-    made = list(sketch_programs(t, op))
+    made = list(sketch_programs(t, op, [1 << 20]))
     assert made
     for one in made:
         verify(one.program)
@@ -57,7 +57,7 @@ def test_any_sketches_of_a_user_are_a_right_program(op: OpType, data: st.DataObj
     t = data.draw(alike())
     first = data.draw(sketches_of(t))
     allotment = Allotment((first, first), (Fraction(2, 3), Fraction(1, 3)))
-    made = allotted_program(t, op, allotment)
+    made = allotted_program(t, op, allotment, 1 << 20)
     verify(made.program)
     assert made.chunks == 3 and made.allotment == allotment
     assert np.isclose(busiest(t, made.program), made.load * 3)
@@ -90,7 +90,9 @@ def test_on_rails_with_a_narrow_crossbar_two_sketches_share_the_data() -> None:
     nics = "define nic = [((0) -> 50), ((1) -> 50), ((2) -> 50), ((3) -> 50)]\n"
     made = list(
         sketch_programs(
-            cluster(text + nics + "define rail = [(0), (1), (2), (3)]"), OpType.ALLGATHER
+            cluster(text + nics + "define rail = [(0), (1), (2), (3)]"),
+            OpType.ALLGATHER,
+            [64 << 20],
         )
     )
     alone = min(one.load for one in made if one.chunks == 1)
@@ -115,7 +117,7 @@ def test_on_rails_with_a_narrow_crossbar_two_sketches_share_the_data() -> None:
 )
 def test_what_sketches_do_not_serve_is_refused(t: Topology, op: OpType, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
-        list(sketch_programs(t, op))
+        list(sketch_programs(t, op, [1 << 20]))
     assert error.value.problem.code == "E451"
 
 
@@ -123,4 +125,6 @@ def test_too_fine_shares_are_refused() -> None:
     t = rails(2, 4)
     some = tuple(islice(sketches(symmetry(t, dimensions(t))), 2))
     with pytest.raises(UserError, match="97 chunks"):
-        allotted_program(t, OpType.ALLGATHER, Allotment(some, (Fraction(1, 97), Fraction(96, 97))))
+        allotted_program(
+            t, OpType.ALLGATHER, Allotment(some, (Fraction(1, 97), Fraction(96, 97))), 1 << 20
+        )
