@@ -16,7 +16,7 @@ in them read-only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -690,6 +690,7 @@ def synthesize(
     seconds: float | None = None,
     options: Options | None = None,
     sketch: str | Path | Source | None = None,
+    unpruned: Collection[str] = (),
     on_phase: OnPhase | None = None,
 ) -> Synthesis:
     """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
@@ -708,6 +709,7 @@ def synthesize(
             same seed gives the same program.
         options: how candidates are compiled.
         sketch: sketches, a file or its text, which take the place of those that hccc finds.
+        unpruned: prunings of sketches to do without: "isomorphic", "inconsistent", "relays".
         on_phase: is told the name of each phase as it begins.
 
     At Ctrl-C, once a candidate was simulated, it returns the best so far, and says so.
@@ -731,6 +733,7 @@ def synthesize(
         seconds=seconds,
         options=options,
         allotment=_sketches(sketch, where),
+        unpruned=unpruned,
     )
 
 
@@ -753,6 +756,7 @@ def synthesize_sizes(
     seconds: float | None = None,
     options: Options | None = None,
     sketch: str | Path | Source | None = None,
+    unpruned: Collection[str] = (),
     on_phase: OnPhase | None = None,
 ) -> SizesSynthesis:
     """Makes algorithms of one collective for a cluster, at most `options.plans`, each for those of
@@ -774,4 +778,5 @@ def synthesize_sizes(
         seconds=seconds,
         options=options,
         allotment=_sketches(sketch, where),
+        unpruned=unpruned,
     )

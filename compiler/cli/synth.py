@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Kind = Literal["stdout", "program", "programs", "kernels"]
 JobFacts = dict[str, object]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
+PRUNINGS = ("isomorphic", "inconsistent", "relays")
 SECONDS, OF_SIZES = 10.0, 60.0  # of --seconds
 
 
@@ -100,6 +101,14 @@ def _methods() -> list[str]:
     "on, stage by stage.",
 )
 @click.option(
+    "--unpruned",
+    type=click.Choice(PRUNINGS),
+    multiple=True,
+    help="Also sketches that a pruning of SyCCL's leaves out: those that are others with ranks "
+    "renamed, that treat groups of a dimension unlike, or that cross dimensions several times. May "
+    "be repeated.",
+)
+@click.option(
     "--time-limit",
     type=Number(0, 1_000_000),
     default=60,
@@ -142,6 +151,7 @@ def synth(
     overwrite: bool,
     method: str,
     sketch: Path | None,
+    unpruned: tuple[str, ...],
     **how: Any,
 ) -> None:
     """Make an algorithm of one collective, or of a demand, for CLUSTER and calls of so many bytes.
@@ -156,7 +166,9 @@ def synth(
     _check(kind, output, cluster, as_json)
     other = sketch is not None and method not in ("auto", "sketch")
     refuse(["sketch"] if other else [], "it is for --method auto and sketch", "leave it out")
-    how |= {"method": method, "sketch": sketch}
+    own = sketch is not None or method not in ("auto", "sketch")
+    refuse(given("unpruned") if own else [], "it is of sketches that hccc finds", "leave it out")
+    how |= {"method": method, "sketch": sketch, "unpruned": unpruned}
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
     with progress():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
@@ -30,6 +30,7 @@ from hccc.synth.paths import programs as paths
 from hccc.synth.paths.demands import routed_demand
 from hccc.synth.pods import compose as pods
 from hccc.synth.sketches import programs as sketches
+from hccc.synth.sketches.enumerate import ALL_PRUNINGS, Prunings, prunings_without
 from hccc.synth.trees.programs import tree_programs
 
 GREEDY = "greedy"
@@ -76,7 +77,7 @@ class SynthRequest:
     of the largest call; limits: the least times of any schedule; method: "auto" or one of
     `methods`; time_limit: seconds that a solver may take; demand: of one's own, of which `op` is
     the collective that it is, if any; allotment: the user's sketches, instead of those that hccc
-    finds."""
+    finds; prunings: of sketches."""
 
     topology: Topology
     op: OpType
@@ -89,6 +90,7 @@ class SynthRequest:
     time_limit: float
     demand: Demand | None = None
     allotment: Allotment | None = None
+    prunings: Prunings = ALL_PRUNINGS
 
 
 def request(
@@ -101,15 +103,17 @@ def request(
     seed: int = 0,
     time_limit: float = 60.0,
     allotment: Allotment | None = None,
+    unpruned: Collection[str] = (),
     largest: int | None = None,
 ) -> SynthRequest:
-    """Returns the question, with the limits of `op` on `t`; largest: None for calls of one size.
+    """Returns the question, with the limits of `op` on `t`; unpruned: prunings of
+    sketches to do without; largest: None for calls of one size.
 
     A demand that is a collective's is that collective, and all that serves it serves the demand.
 
     Raises:
         UserError: E451 there is no such method, or there is one rank, or there are no sketches for
-            `op`; E410 a demand has other ranks than the cluster.
+            `op`, or no such pruning; E410 a demand has other ranks than the cluster.
         KeyboardInterrupt: Ctrl-C.
     """
     demand = op if isinstance(op, Demand) else None
@@ -119,6 +123,7 @@ def request(
     if method != "auto" and method not in methods(op):
         have = ", ".join(("auto", *methods(op)))
         raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
+    prunings = prunings_without(unpruned)
     if allotment:
         sketches.check_served(op)
     if len(t) < 2:
@@ -128,9 +133,19 @@ def request(
         limits = interruptible(limits_of)(t, demand, QUICK)[0]
     else:
         limits = interruptible(certificate)(t, op, root)
-    most = size if largest is None else largest
     return SynthRequest(
-        t, op, root, size, most, limits, method, seed, time_limit, demand, allotment
+        topology=t,
+        op=op,
+        root=root,
+        size=size,
+        largest=size if largest is None else largest,
+        limits=limits,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        demand=demand,
+        allotment=allotment,
+        prunings=prunings,
     )
 
 
@@ -252,7 +267,8 @@ def _made(name: str, r: SynthRequest) -> Iterator[_Named]:
             if r.allotment:
                 yield sketches.allotted_program(r.topology, r.op, r.allotment, r.largest)
             else:
-                yield from sketches.sketch_programs(r.topology, r.op, sorted({r.size, r.largest}))
+                sizes = sorted({r.size, r.largest})
+                yield from sketches.sketch_programs(r.topology, r.op, sizes, r.prunings)
         case _:
             yield _Builtin(name, registry.make(name, r.topology, r.op, r.root))
 

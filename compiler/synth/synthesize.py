@@ -11,7 +11,7 @@ fast there as the best (`tune/choose`, SyCCL §5).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import inf, isfinite
@@ -64,13 +64,15 @@ def synthesize(
     seconds: float | None = None,
     options: Options | None = None,
     allotment: Allotment | None = None,
+    unpruned: Collection[str] = (),
 ) -> Synthesis:
     """Makes the best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C or after `seconds`
     the best of the candidates that were simulated by then, one at the least.
 
     method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
     take; seconds: of it all, None: as long as it takes; options: how candidates are compiled; op:
-    also a demand of one's own; allotment: sketches of one's own, weighed as method "sketch".
+    also a demand of one's own; allotment: sketches of one's own, weighed as method "sketch";
+    unpruned: prunings of sketches to do without.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
@@ -86,6 +88,7 @@ def synthesize(
         seed=seed,
         time_limit=time_limit,
         allotment=allotment,
+        unpruned=unpruned,
     )
     found = candidates(r)
     listed, bound, how = shortlist(found), r.limits.at(size).time, options or Options()
@@ -124,6 +127,7 @@ def synthesize_sizes(
     seconds: float | None = None,
     options: Options | None = None,
     allotment: Allotment | None = None,
+    unpruned: Collection[str] = (),
 ) -> SizesSynthesis:
     """Makes the best Programs of `op` on `t` for calls of `sizes`, at most `options.plans`; at
     Ctrl-C or after `seconds`, the best of the candidates that were simulated by then.
@@ -146,6 +150,7 @@ def synthesize_sizes(
         seed=seed,
         time_limit=time_limit,
         allotment=allotment,
+        unpruned=unpruned,
         largest=each[-1],
     )
     found = candidates(r)

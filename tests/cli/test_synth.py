@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hccc.cli.synth import PRUNINGS
 from tests.cli.commandline import COMMAND, Hccc, environment
 from tests.marks import slow
 from tests.synth.greedy.chunked_clusters import SMALL
@@ -245,6 +246,19 @@ def test_sketches_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
     assert (code, second.partition("\ndef ResCCLAlgo")[2]) == (0, body)
     code, _, said = hccc(*call, "--sketch", str(mine))
     assert code == 0 and "    sketch, " in said and "direct" in said
+
+
+@pytest.mark.slow
+def test_each_pruning_is_a_switch(hccc: Hccc, tmp_path: Path) -> None:
+    site = tmp_path / "site.cluster"
+    nics = "define nic = [((0) -> 25), ((1) -> 25)]\n"
+    site.write_text(f"define node1 = 3 * 2\ndefine bandwidth = {{port => [((0,1) -> 90)]}}\n{nics}")
+    call = ("synth", str(site), "--collective", "allgather", "-b", "1M", "--method", "sketch")
+    names = [part for name in PRUNINGS for part in ("--unpruned", name)]
+    code, _, said = hccc(*call, *names)
+    assert code == 0 and "chosen       sketch, " in said
+    code, out, said = hccc(*call, "--unpruned", "relays", "--method", "pack")
+    assert (code, out) == (2, "") and "--unpruned has no effect" in said
 
 
 def test_what_sketches_cannot_do_is_one_error(hccc: Hccc, tmp_path: Path) -> None:

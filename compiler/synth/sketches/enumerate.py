@@ -17,12 +17,13 @@ sketches than can be listed: in each stage the search ends after MOST_CHOICES ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, islice, product
 
 import numpy as np
 
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I8
 from hccc.ir.sketch import Sketch, Stage, SubDemand
 from hccc.network.dimensions import Dimension
@@ -50,6 +51,16 @@ class Prunings:
 
 
 ALL_PRUNINGS = Prunings()
+
+
+def prunings_without(names: Collection[str]) -> Prunings:
+    """Returns all prunings but those named. Raises UserError E451 where there is none of a name."""
+    have = [field.name for field in fields(Prunings)]
+    for name in names:
+        if name not in have:
+            message = f"sketches have no pruning {name!r}"
+            raise fail("E451", message, help=f"there are {', '.join(have)}")
+    return replace(ALL_PRUNINGS, **dict.fromkeys(names, False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

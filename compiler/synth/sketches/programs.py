@@ -94,6 +94,9 @@ def sketch_programs(
         help = "with one, direct is the only sketch"
         raise fail("E451", "sketches join dimensions, and there is one", help=help)
     found, each = list(islice(sketches(s, prunings), MOST_SKETCHES)), loads(t, s)
+    if not found:
+        help = "leave out fewer prunings"
+        raise fail("E451", "no sketch reaches all ranks among the choices tried", help=help)
     alone: list[Mix] = [((sketch, 1),) for sketch in found]
     made, names = set[bytes](), Counter[str]()
     for size in sizes:

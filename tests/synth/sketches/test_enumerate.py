@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import islice, permutations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from hccc.base.diagnostics import UserError
+from hccc.cli.synth import PRUNINGS
 from hccc.ir.sketch import Sketch, check
 from hccc.ir.topology import Topology
 from hccc.network.dimensions import Dimension, dimensions
-from hccc.synth.sketches.enumerate import Prunings, sketches
+from hccc.synth.sketches.enumerate import Prunings, prunings_without, sketches
 from hccc.synth.sketches.symmetry import symmetry
 from tests.health_checks import EVERY_CHECK
 from tests.synth.sketches.clusters import alike, clos, rails
@@ -102,3 +105,10 @@ def test_the_hierarchical_sketches_are_among_them() -> None:
     assert [(d.dimension, len(d.targets)) for d in whole["node"].stages[1]] == [("rail", 3)] * 4
     assert whole["rail"].stages[0][0].targets == (4, 8, 12)
     assert [(d.dimension, len(d.targets)) for d in whole["rail"].stages[1]] == [("node", 3)] * 4
+
+
+def test_a_pruning_is_known_by_its_name() -> None:
+    assert prunings_without(["relays"]) == Prunings(relays=False)
+    assert set(PRUNINGS) == {field.name for field in fields(Prunings)}
+    with pytest.raises(UserError, match="no pruning 'all'"):
+        prunings_without(["all"])
