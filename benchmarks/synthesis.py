@@ -5,6 +5,7 @@
     python -m benchmarks.synthesis --shares [--sizes 1G]              (shares.py)
     python -m benchmarks.synthesis --speed [--seconds 120]         (speed.py)
     python -m benchmarks.synthesis --steps [--chunks 1 2 4] [--seconds 60]  (steps.py)
+    python -m benchmarks.synthesis --sketches [--unpruned relays]          (sketches.py)
     python -m benchmarks.synthesis --over-sizes [--sizes 1K ... 4G]  (over_sizes.py)
 
 *Of the bound*: the least time that any schedule takes (`hccc bound`) over that of the program that
@@ -29,7 +30,7 @@ from rich.progress import track
 from rich.table import Table
 
 import hccc
-from benchmarks import over_sizes, shares, speed, steps
+from benchmarks import over_sizes, shares, sketches, speed, steps
 from benchmarks.programs import EXAMPLES
 from hccc.base.sizes import size_of
 from hccc.predict.nccl import machine as library
@@ -149,6 +150,13 @@ def _shares(given: argparse.Namespace) -> None:
         print(shares.summary(rows))
 
 
+def _sketches(given: argparse.Namespace) -> None:
+    every = product(given.clusters or sketches.NAMES, given.collectives, given.sizes)
+    wanted = [(*case, tuple(given.unpruned), given.seconds) for case in every]
+    rows = parallel(sketches.row, wanted, given.workers)
+    shown(rows, sketches.table(rows), as_json=given.json)
+
+
 def _over_sizes(given: argparse.Namespace) -> None:
     rows = parallel(over_sizes.row, cases(given), given.workers)
     shown(rows, over_sizes.table(rows), as_json=given.json)
@@ -165,6 +173,7 @@ def main() -> None:
     mode.add_argument("--shares", action="store_true", help="of the optimum, cluster by cluster")
     mode.add_argument("--speed", action="store_true", help="seconds and memory of the command")
     mode.add_argument("--steps", action="store_true", help="N_step over the integer bound")
+    mode.add_argument("--sketches", action="store_true", help="SyCCL's, beside all methods")
     mode.add_argument("--over-sizes", action="store_true", help="over the best of the rivals")
     parser.add_argument(
         "--clusters", nargs="+", help="names; of --speed 16-H20, 512-H800; of --steps h20-4+8"
@@ -172,6 +181,7 @@ def main() -> None:
     parser.add_argument("--collectives", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=size_of)
     parser.add_argument("--chunks", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--unpruned", nargs="+", default=[], help="prunings of sketches, off")
     parser.add_argument("--most-ranks", type=int, default=64)
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="of one command, or of a solver"
@@ -180,15 +190,25 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     given.sizes = given.sizes or (
-        over_sizes.SIZES if given.over_sizes else (1 << 30,) if given.shares else SIZES
+        over_sizes.SIZES
+        if given.over_sizes
+        else sketches.SIZES
+        if given.sketches
+        else (1 << 30,)
+        if given.shares
+        else SIZES
     )
-    given.collectives = given.collectives or list(shares.OPS if given.shares else OPS)
+    given.collectives = given.collectives or list(
+        shares.OPS if given.shares else sketches.OPS if given.sketches else OPS
+    )
     if given.shares:
         return _shares(given)
     if given.speed:
         return _speed(given, parser)
     if given.steps:
         return _steps(given)
+    if given.sketches:
+        return _sketches(given)
     if given.over_sizes:
         return _over_sizes(given)
     rows = parallel(row, cases(given), given.workers)

@@ -702,7 +702,7 @@ def synthesize(
         root: of rooted collectives.
         method: a built-in algorithm (`hccc builtin list`), "greedy", "repair" (greedy, shortened by
             a solver), "cegis" (HeteCCL's) or "compose" (of one node of each kind); "auto" weighs
-            all but solvers by simulated time. Its `program` is for `compile`.
+            all but "repair" and "cegis" by simulated time. Its `program` is for `compile`.
         seed: of ties.
         time_limit: seconds that a solver may take.
         seconds: of it all, once a candidate was simulated; None: as long as it takes, so that the

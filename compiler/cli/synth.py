@@ -91,7 +91,7 @@ def _methods() -> list[str]:
     shell_complete=one_of(_methods),
     help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (of "
     "one node of each kind), sketch (SyCCL's), greedy, repair (greedy, shortened by a solver), or "
-    "cegis (HeteCCL's). auto: the fastest in simulation of all that need no solver.",
+    "cegis (HeteCCL's). auto: the fastest in simulation of all but repair and cegis.",
 )
 @click.option(
     "--sketch",

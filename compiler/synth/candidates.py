@@ -202,14 +202,16 @@ def given_up(pool: Sequence[Candidate]) -> bool:
 def _of_methods(r: SynthRequest) -> Iterator[Candidate]:
     """Yields the candidates of all methods but solvers, slow methods last. Of "auto" slow methods
     are left out where another promises to come as near to the bound, greedy schedules also where
-    there are many ranks, sketches where the user gives none, and levels where a transfer for each
-    pair of ranks is possible: then others are faster."""
+    there are many ranks, and levels where a transfer for each pair of ranks is possible: then
+    others are faster."""
     auto, n = r.method == "auto", len(r.topology)
     names = [name for name in methods(r.op) if auto or name == r.method]
     names = [name for name in names if name not in cegis.METHODS]
-    slow = {GREEDY: 2, PACK: 1 if n > LARGE_PACK else 0}
-    if auto and not r.allotment:
-        names = [name for name in names if name != sketches.NAME]
+    slow = {
+        GREEDY: 2,
+        sketches.NAME: 0 if r.allotment else 1,
+        PACK: 1 if n > LARGE_PACK else 0,
+    }
     if auto and n * (n - 1) <= MOST_TRANSFERS:
         names = [name for name in names if name != LEVELS]
     if auto and n**2 > LARGE_GREEDY:

@@ -69,10 +69,10 @@ def synthesize(
     """Makes the best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C or after `seconds`
     the best of the candidates that were simulated by then, one at the least.
 
-    method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
-    take; seconds: of it all, None: as long as it takes; options: how candidates are compiled; op:
-    also a demand of one's own; allotment: sketches of one's own, weighed as method "sketch";
-    unpruned: prunings of sketches to do without.
+    method: "auto" (all but repair and cegis), or one of `methods`; time_limit: seconds that a
+    solver may take; seconds: of it all, None: as long as it takes; options: how candidates are
+    compiled; op: also a demand of one's own; allotment: sketches of one's own, weighed as method
+    "sketch"; unpruned: prunings of sketches to do without.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.

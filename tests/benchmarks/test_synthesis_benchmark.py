@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hccc
-from benchmarks import over_sizes, shares, speed, steps
+from benchmarks import over_sizes, shares, sketches, speed, steps
 from hccc.base.diagnostics import Source
 from hccc.driver.inputs import load_cluster, parse_cluster
 from hccc.ir.topology import same
@@ -76,3 +76,12 @@ def test_an_unknown_case_is_refused() -> None:
         cwd=ROOT,
     )
     assert done.returncode == 2 and "17-H20" in done.stderr and "16-H20" in done.stderr
+
+
+@pytest.mark.slow
+def test_sketches_beside_all_methods() -> None:
+    name = "syccl-a100-16"
+    rows = [sketches.row((name, "allgather", 1 << 20, off, 99.0)) for off in ((), ("relays",))]
+    assert rows[0].other and not rows[1].other
+    assert rows[0].auto > 0 and 0 < rows[0].share <= 1
+    assert sketches.table(rows).row_count == 2

@@ -84,7 +84,7 @@ def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> N
 @EACH
 def test_all_methods_are_weighed(op: OpType) -> None:
     names = {w.name.split(",")[0] for w in made(op).weighed}
-    asked_for = {*METHODS, "sketch", "levels"}  # only by name
+    asked_for = {*METHODS, "levels"}  # only by name
     assert names == set(methods(op)) - asked_for
     assert ("greedy" in names) == (op in BOTH)
 
@@ -120,7 +120,7 @@ def test_a_method_that_is_asked_for(method: str) -> None:
     except UserError as error:  # not all serve three ranks of unequal nodes
         assert error.problem.code == "E451" and method in error.problem.message
         weighed = made(OpType.ALLGATHER).weighed
-        assert method == "sketch" or any(w.name == method and w.refused for w in weighed)
+        assert any(w.name == method and w.refused for w in weighed)
         return
     assert {w.name.split(",")[0] for w in one.weighed} == {method}
 
