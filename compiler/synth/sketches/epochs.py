@@ -9,7 +9,8 @@ for each.
 
 τ comes from a number E: it is E times what a chunk keeps the busiest resource of the slowest target
 busy, or of its whole way divided by HOP if that is longer, so that neither bandwidth nor latency
-takes too many epochs. Where E is below 1 a chunk is sent over several epochs.
+takes too many epochs (SyCCL has an E that balances both; HOP is ours). Where E is below 1 a chunk
+is sent over several epochs.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ MOST_RANKS = 1 << 10  # loads are of all pairs
 CHUNKS = (2, 4, 8)  # of a block that several sketches share
 MOST_CHUNKS = 64  # the same of a user's sketches
 MOST_TRANSFERS = 1 << 16  # of a program of several chunks a block
+PIECES = 4  # chunks of a block of a large Alltoall; by trial
 TOGETHER = 0.97  # part of the least load of one sketch to which several must bring it
 COARSE, FINE = 3.0, 0.5  # SyCCL's E1 and E2: the lengths of epochs (`epochs`)
 NEAR, KEPT = 1.2, 8  # R1 and R2: times the least time, and of how many mixes, to solve finely
@@ -98,14 +99,18 @@ def sketch_programs(
         help = "leave out fewer prunings"
         raise fail("E451", "no sketch reaches all ranks among the choices tried", help=help)
     alone: list[Mix] = [((sketch, 1),) for sketch in found]
-    made, names = set[bytes](), Counter[str]()
+    made, names = set[tuple[tuple[bytes, bytes, int], ...]](), Counter[str]()
     for size in sizes:
         coarse = _solved(s, each, op, alone, size, COARSE)
         mixes = [*alone, *_together(t, found, coarse)]
         coarse += _solved(s, each, op, mixes[len(alone) :], size, COARSE)
-        kept = [mixes[row] for row in _kept(coarse, max(1, KEPT // len(sizes)))]
+        most = max(1, KEPT // len(sizes))
+        kept = [mixes[row] for row in _kept(coarse, most)]
+        if op is OpType.ALLTOALL and size / len(s) >= PIECES * PIPELINED:
+            kept = _in_pieces(s, kept, most)
         for one in _solved(s, each, op, kept, size, FINE):
-            key = b"".join(a.tobytes() for tree in one.trees for a in (tree.parent, tree.step))
+            counted = zip(one.trees, one.mix, strict=True)
+            key = tuple((tree.parent.tobytes(), tree.step.tobytes(), k) for tree, (_, k) in counted)
             if key not in made:
                 made.add(key)
                 program = _program(t, s, op, one)
@@ -191,6 +196,15 @@ def _together(t: Topology, found: Sequence[Sketch], alone: Sequence[_Solved]) ->
         if busiest < TOGETHER * least and len(t) * (len(t) - 1) * chunks <= MOST_TRANSFERS:
             least = busiest
             yield tuple((found[row], int(count[row])) for row in used.tolist())
+
+
+def _in_pieces(s: Symmetry, mixes: Sequence[Mix], most: int) -> list[Mix]:
+    """Returns first half of `most` mixes of one sketch with several chunks of a block, which go on
+    to relays one by one, then mixes as they are."""
+    alone = [mix[0][0] for mix in mixes if _chunks(mix) == 1]
+    fits = len(s) ** 2 * PIECES <= MOST_TRANSFERS
+    pieces: list[Mix] = [((sketch, PIECES),) for sketch in alone[: most // 2] if fits]
+    return [*pieces, *mixes][:most]
 
 
 def _kept(coarse: Sequence[_Solved], most: int) -> list[int]:

@@ -41,7 +41,7 @@ def busiest(t: Topology, p: Program) -> float:
 @given(t=alike())
 @settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=3)
 def test_programs_are_right_and_load_what_is_said(op: OpType, t: Topology) -> None:
-    made = list(sketch_programs(t, op, [1 << 20]))
+    made = list(sketch_programs(t, op, [1 << 20, 1 << 30]))
     assert made
     for one in made:
         verify(one.program)
