@@ -184,9 +184,11 @@ ucp::Status receive_message(void *argument, const void *header, size_t header_by
   Peer &peer = *t.peers[size_t(h.rank)];
   if (peer.state == PeerState::FAILED) return ucp::OK;
   peer.hello_received = true;
+  const bool rendezvous = info->attributes & ucp::RECEIVED_RENDEZVOUS;  // `data` is no bytes then
   if (h.kind == LEAVING) peer.state = PeerState::LEFT;
   if (h.kind == MESSAGE)
-    return take_message(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
+    return take_message(t, peer, h, data, bytes, rendezvous);
+  if (h.kind == PIECE && rendezvous) return fail_peer(t, peer, "it sent a part that is to be fetched"), ucp::OK;
   if (h.kind == PIECE) return take_piece(t, peer, h, data, bytes), ucp::OK;
   if (h.kind == ASK || h.kind == UNWANTED) take_answer(t, peer, h);
   if (h.kind == KNOWN) peer.knows.insert(h.window);
@@ -195,7 +197,7 @@ ucp::Status receive_message(void *argument, const void *header, size_t header_by
   if (!is_inside(t, h, bytes) || !arrival_of(peer, h))
     return fail_peer(t, peer, "it sent what lies in no window of this rank"), ucp::OK;
   if (bytes == 0) return arrived(t, peer, h, 0), ucp::OK;
-  return receive(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
+  return receive(t, peer, h, data, bytes, rendezvous);
 }
 
 }  // namespace
