@@ -76,6 +76,10 @@ def show(
         from hccc.pictures.choices import ShowOptions
 
         ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
+        if what is None and output is not None and output.suffix.lower() == ".html":
+            from hccc.pictures import drawer
+
+            drawer.begin()
         shown, topology = inputs.opened(algorithm), None
         if (found := jobs.job_in(shown, how, given("time_phases"))) is not None:
             jobs.draw(*jobs.located(found), output, what, trace, size)

@@ -8,8 +8,6 @@ rounding. Supplies and demands of ranks are arcs from and to two further vertice
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8
@@ -56,6 +54,12 @@ class Flows:
             total = float(cut_weight)
 
     def _inside(self, supply: F8, demand: F8, scale: float) -> B1:
+        from scipy.sparse import csr_array  # type: ignore[import-untyped]  # takes its time
+        from scipy.sparse.csgraph import (  # type: ignore[import-untyped]
+            breadth_first_order,
+            maximum_flow,
+        )
+
         capacity = self.fixed.copy()
         capacity[self.ends] = np.concatenate([supply, demand])
         rounded = np.minimum(np.rint(capacity * scale), FREE).astype(np.int32)

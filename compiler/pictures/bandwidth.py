@@ -3,8 +3,7 @@ and what no schedule beats."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
@@ -13,6 +12,7 @@ from hccc.ir import text
 from hccc.ir.topology import BYTES_PER_US
 from hccc.pictures import palette
 from hccc.pictures.canvas import NORMAL, SMALL, Picture, Sheet, settings
+from hccc.pictures.drawing import Curve
 from hccc.pictures.legend import LegendEntry, draw_legend
 
 LABELS = 7  # sizes that are written below an axis at most
@@ -22,20 +22,6 @@ _LINES = (
     (palette.CARRIED, "-"),
     (palette.FAINT, "--"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """The time of a call by its bytes, in µs, and who takes it."""
-
-    name: str
-    times: Mapping[int, float]
-
-    def tip(self, size: int, factor: float) -> str:
-        """Describes one size."""
-        us = self.times[size]
-        busbw = text.number(_busbw(size, us, factor))
-        return f"{self.name}, {text.size(size)}: {text.time(us)}, busbw {busbw} GB/s"
 
 
 @settings()
@@ -69,9 +55,9 @@ def bandwidth(curves: Sequence[Curve], factor: float, name: str) -> Picture:
         for size, value, colour, curve in points:
             x, y = axes.transData.transform((size, value)) / sheet.figure.dpi
             at = (x - 0.035, y - 0.035, 0.07, 0.07)
-            sheet.box(at, colour, palette.PAPER, round=0, line=0.4, tip=curve.tip(size, factor))
+            sheet.box(at, colour, palette.PAPER, round=0, line=0.4, tip=_tip(curve, size, factor))
     best = max(curves[0].times, default=0)
-    says = f"{head}: {curves[0].tip(best, factor)}" if best else head
+    says = f"{head}: {_tip(curves[0], best, factor)}" if best else head
     return sheet.picture("bandwidth", head, f"{says}.")
 
 
@@ -95,3 +81,10 @@ def _dress(axes: Axes, sizes: Sequence[int], title: str) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.set_ylim(bottom=0)
+
+
+def _tip(curve: Curve, size: int, factor: float) -> str:
+    """Describes one size of a curve."""
+    us = curve.times[size]
+    busbw = text.number(_busbw(size, us, factor))
+    return f"{curve.name}, {text.size(size)}: {text.time(us)}, busbw {busbw} GB/s"

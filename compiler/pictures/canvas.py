@@ -21,10 +21,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import FancyBboxPatch, Patch, PathPatch
 from matplotlib.path import Path
+from matplotlib.text import Text
 from matplotlib.transforms import IdentityTransform, TransformedPath
 
-from hccc.base.shown import brief
 from hccc.ir.text import clean
+from hccc.pictures.drawing import Drawing
 from hccc.pictures.palette import FAINT, INK, PAPER
 from hccc.pictures.svg import MARK, Mark, ZoomView, compact
 
@@ -48,22 +49,11 @@ SETTINGS: Any = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """One drawing. `svg`: a whole SVG document; `says`: describes the drawing for readers who
-    cannot see it."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture(Drawing):
+    """A drawing, and what matplotlib knows of it."""
 
-    name: str
-    title: str
-    says: str
-    svg: str
-    figure: Figure = field(compare=False, repr=False)
-
-    def __repr__(self) -> str:
-        return brief(self, f"{self.name}: {self.title}")
-
-    def _repr_svg_(self) -> str:
-        return self.svg
+    figure: Figure = field(compare=False)
 
     def png(self) -> bytes:
         """Returns the drawing as a PNG of DPI dots per inch, in the colours of light pages."""
@@ -156,8 +146,8 @@ class Sheet:
 
     def text(self, x: float, y: float, text: str, points: float = SMALL, **style: Any) -> None:
         """Draws one line of text; `ha`, `va`, `color`, `weight` as in matplotlib."""
-        style = {"ha": "center", "va": "center", "color": INK} | style
-        self.axes.text(x, y, clean(text, 240), fontsize=points, gid=self._marked(), **style)
+        look: Any = {"ha": "center", "va": "center", "color": INK, "clip_on": False} | style
+        self._add(Text(x, y, clean(text, 240), fontsize=points, gid=self._marked(), **look))
 
     def box(
         self,
@@ -183,9 +173,10 @@ class Sheet:
         shape.set_gid(self._marked(tip, data))
         self._add(shape)
 
-    def _add(self, shape: Patch) -> None:
-        """Draws a shape. The axes' limits are set, so none are looked for, and nothing is clipped,
-        so no path to clip by is made of the axes for each shape: both take longer than drawing."""
+    def _add(self, shape: Patch | Text) -> None:
+        """Draws a shape or a text. The axes' limits are set, so none are looked for, and nothing is
+        clipped, so no path to clip by is made of the axes for each: both take longer than drawing.
+        """
         shape.set_clip_path(_UNCLIPPED)
         self.axes.add_artist(shape)
 
@@ -234,8 +225,3 @@ class Sheet:
         title, says = clean(title), clean(says, 1000)
         svg = compact(raw.getvalue(), name, title, says, self.marks, self.view)
         return Picture(name, title, says, svg, self.figure)
-
-
-def inline(picture: Picture) -> str:
-    """Returns the drawing as an element of a page: without the XML declaration."""
-    return picture.svg[picture.svg.index("<svg") :]

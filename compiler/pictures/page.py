@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,15 +26,12 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
 from hccc.ir.topology import Topology, uniform
+from hccc.pictures import drawer as drawers
 from hccc.pictures import trace
-from hccc.pictures.bandwidth import Curve, bandwidth
-from hccc.pictures.canvas import Picture
 from hccc.pictures.choices import ShowOptions, check_what
-from hccc.pictures.dag import dag
+from hccc.pictures.drawer import Drawer, draw
+from hccc.pictures.drawing import Curve, Drawing
 from hccc.pictures.html import HeadlineFigure, Page, PageTable, ProgramLine, ProofLine, html
-from hccc.pictures.pipeline import pipeline
-from hccc.pictures.timeline import timeline
-from hccc.pictures.topology import topology
 from hccc.predict.explanation import Explanation, explain
 from hccc.predict.gap import least_times
 from hccc.predict.simulation import NO_CLUSTER, beside_of, no_cluster
@@ -41,6 +39,9 @@ from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 from hccc.sim.transfers import as_packets_cross
+
+if TYPE_CHECKING:
+    from hccc.pictures.canvas import Picture
 
 SIZES = tuple(1 << k for k in range(10, 33, 2))  # 1 KiB … 4 GiB
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
@@ -84,7 +85,7 @@ def draw_cluster(t: Topology, what: str | None = None) -> Picture:
     if what not in (None, "topology"):
         help = "give the program, and --cluster with this file"
         raise fail("E434", f"{t.name}: a cluster has no {what}", help=help)
-    return topology(t, Path(t.name).stem)
+    return draw("topology", t, Path(t.name).stem)
 
 
 def show(
@@ -187,25 +188,37 @@ class Subject:
     def picture(self, what: str | None = None) -> Picture:
         """Returns one picture; None: the one that suits. Raises E434 if it is impossible."""
         check_what(what)
-        what = what or ("pipeline" if self.made else "topology")
+        name, *of = self._of_picture(what or ("pipeline" if self.made else "topology"))
+        tell(f"Drawing the {name}")
+        return draw(name, *of)
+
+    def _of_picture(self, what: str) -> tuple[Any, ...]:
+        """Returns the name of a picture and what it shows. Raises E434 if it is impossible."""
         if what == "timeline":
-            run = self.run()
-            tell("Drawing the timeline")
             note = f"Simulated on {_named(self.cluster)}."
-            return timeline(run, note, self.made.program if self.made else None)
-        tell(f"Drawing the {what}")
+            return what, self.run(), note, self.made.program if self.made else None
         if what == "topology":
             if self.cluster is None:
                 note = "No cluster was given: rates are nominal, of no hardware."
-                return topology(self._drawn, "header", note)
-            return topology(self.cluster, Path(_named(self.cluster)).stem)
+                return what, self._drawn, "header", note
+            return what, self.cluster, Path(_named(self.cluster)).stem
         if self.made is None:
             raise fail("E434", f"no {what}: {_PLAN.rstrip('.')}", help="show the program instead")
-        return dag(self.made.dag) if what == "dag" else pipeline(self.made.pipeline)
+        return what, self.made.dag if what == "dag" else self.made.pipeline
 
     @interruptible
-    def page(self, pictures: Sequence[Picture] = ()) -> Page:
+    def page(self, pictures: Sequence[Drawing] = ()) -> Page:
         """Returns the report; with `pictures`, of those only."""
+        if pictures:
+            return self._page(pictures, None)
+        drawer = drawers.begun()
+        try:
+            return self._page((), drawer)
+        finally:
+            if drawer is not None:
+                drawer.close()
+
+    def _page(self, pictures: Sequence[Drawing], drawer: Drawer | None) -> Page:
         plan = self.compiled.plan
         missing: list[tuple[str, str]] = []
         tables = _plans(self.compiled.catalogue)
@@ -216,12 +229,13 @@ class Subject:
             if self.cluster is None:
                 possible.remove("timeline")
                 missing.append(("timeline", f"{NO_CLUSTER[:1].upper()}{NO_CLUSTER[1:]}."))
-            pictures = [self.picture(what) for what in possible]
+            begun = [_begun_picture(drawer, *self._of_picture(what)) for what in possible]
             if self.cluster is not None:
                 explained = self._explained(self.cluster)
                 chart, predicted = self._predicted(self.cluster)
                 tables = [*predicted, *tables]
-                pictures = [*pictures[:1], *chart, *pictures[1:]]
+                begun.insert(1, _begun_picture(drawer, *chart))
+            pictures = [picture() for picture in begun]
         source = plan.source or "a program"
         on = f" for {_named(self.cluster)}" if self.cluster else ""
         return Page(
@@ -238,8 +252,9 @@ class Subject:
             explanation=self._explanation(explained) if explained else "",
         )
 
-    def _predicted(self, cluster: Topology) -> tuple[list[Picture], list[PageTable]]:
-        """Returns the simulator's chart and tables, over sizes and of the timeline."""
+    def _predicted(self, cluster: Topology) -> tuple[tuple[Any, ...], list[PageTable]]:
+        """Returns what the simulator's chart shows (`_of_picture`), and tables, over sizes and of
+        the timeline."""
         c = self.compiled.plan.collective
         sizes = sorted({*SIZES, self.size})
         runs: list[Run] = []
@@ -263,8 +278,7 @@ class Subject:
         head += "busbw GB/s", "micro-batches", "links used", "blocks busy"
         cells = [_row(run, [curve.times.get(run.size) for curve in others]) for run in runs]
         tables = [PageTable("Over sizes", head, cells, note.strip()), *_use(self.run())]
-        chart = bandwidth(curves, c.bus_factor(), self.compiled.plan.name)
-        return [chart], tables
+        return ("bandwidth", curves, c.bus_factor(), self.compiled.plan.name), tables
 
     def _explained(self, cluster: Topology) -> Explanation:
         """Explains the timeline; what would take long to try is left out."""
@@ -292,6 +306,22 @@ class Subject:
             if size == self.size:
                 raise
             return None
+
+
+def _begun_picture(drawer: Drawer | None, name: str, *of: object) -> Callable[[], Drawing]:
+    """Has a picture drawn, here if there is no other process; returns the function that gets
+    it."""
+    if drawer is None:
+        tell(f"Drawing the {name}")
+        picture = draw(name, *of)
+        return lambda: picture
+    drawn = drawer.ask(name, *of)
+
+    def awaited() -> Drawing:
+        tell(f"Drawing the {name}")
+        return drawn()
+
+    return awaited
 
 
 def _headline(explained: Explanation) -> list[HeadlineFigure]:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from hccc.pictures import palette
-from hccc.pictures.bandwidth import Curve, bandwidth
+from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import DPI, SMALL, Picture, width_of
 from hccc.pictures.dag import dag
+from hccc.pictures.drawing import Curve
 from hccc.pictures.legend import LegendEntry, legend_rows
 from hccc.pictures.line_widths import LineWidths
 from hccc.pictures.pipeline import pipeline

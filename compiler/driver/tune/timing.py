@@ -62,6 +62,8 @@ class CallTiming:
     _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
     _took_before: dict[tuple[int, Request], Took] = field(default_factory=dict)  # by channels
     _late: dict[tuple[int, Request], float] = field(default_factory=dict)  # as `_least`
+    # The least micro-batches that took too many rates, by channels, window, and rates.
+    _crowded: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._alike = same_in_place(self.plan, self.topology)
@@ -125,14 +127,19 @@ class CallTiming:
     def _simulated(
         self, plan: Plan, size: int, window: int, batches: int, in_place: bool, limit: float
     ) -> float:
-        self.instances += len(plan) * batches
         large = len(plan) > self.max_instances
         _, micro = batches_of(plan, pieces(plan, size)[0], 0)
         if self._alone and not plan.max_window:
             window = 0
         request = Request(size, max(1, math.ceil(micro)), window, in_place)
         work = min(self.most_rates, WORK if large and batches > 1 else ENDLESS)
+        cut = plan.channels, window, work
+        if batches >= self._crowded.get(cut, math.inf):
+            return math.inf
+        self.instances += len(plan) * batches
         took = self._took(plan.channels, request, work, limit)
+        if took is None and work < ENDLESS and math.isinf(limit):
+            self._crowded[cut] = batches  # more would not end, either
         if took is None or took.quiet > limit - took.launch:
             return math.inf
         if large and self._end < math.inf and took.use >= FULL:

@@ -253,12 +253,15 @@ class Tuner:
         # A plan that is the same as that of an earlier structure is not searched again.
         found_first = self._searches.index
         once = [k for k, search in enumerate(self._searches) if found_first(search) == k]
-        searches = [k for k in once if near[k]]
-        of_each = at_once(searched, searches)
-        if not any(of_each):
+        # What took long at the probes begins first, so that cores end together.
+        searches = sorted(
+            (k for k in once if near[k]), key=lambda k: -self._searches[k].timing.rates
+        )
+        of_each = dict(zip(searches, at_once(searched, searches), strict=True))
+        if not any(of_each.values()):
             message = f"no call of {size_text(sizes[0])} can be simulated: it is cut too often"
             raise fail("E410", message, help="smaller --sizes, more --channels, or --tune off")
-        return tuple(dict.fromkeys(chain.from_iterable(of_each)))
+        return tuple(dict.fromkeys(chain.from_iterable(of_each[k] for k in sorted(of_each))))
 
     def _shorten(self, behind: B1) -> None:
         """Has calls given up of structures that are slower than another at every probe: calls that
@@ -276,18 +279,24 @@ class Tuner:
     ) -> tuple[tuple[int, ...], list[TuneCandidate]]:
         """Returns the requested sizes with sizes between them, and the best Setting of the chosen
         kernels at each: a kernel can cut calls of each size differently."""
-        asked, found = self.request.sizes, list[TuneCandidate]()
+        asked = self.request.sizes
         if max(len(search.plan) for search in self._searches) > MOST[self.request.effort]:
-            return asked, found
+            return asked, []
         between = {BETWEEN * size for size, end in pairwise(asked) if BETWEEN * size < end}
         sizes = tuple(sorted({*asked, *between}))
-        for k, channels in kernels:
-            last = start._replace(channels=channels)
-            for size in sizes:
-                last, took = self._searches[k].cut(size, last)
-                if np.isfinite(took):
-                    found.append(TuneCandidate(k, last))
-        return sizes, found
+
+        def cut(k: int) -> list[TuneCandidate]:
+            found = list[TuneCandidate]()
+            for channels in (channels for structure, channels in kernels if structure == k):
+                last = start._replace(channels=channels)
+                for size in sizes:
+                    last, took = self._searches[k].cut(size, last)
+                    if np.isfinite(took):
+                        found.append(TuneCandidate(k, last))
+            return found
+
+        structures = list(dict.fromkeys(k for k, _ in kernels))
+        return sizes, list(chain.from_iterable(at_once(cut, structures)))
 
     def _regret(self, candidates: Sequence[TuneCandidate], times: F8) -> F8:
         plans = [self._plan(c.structure) for c in candidates]
