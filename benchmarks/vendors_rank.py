@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import accumulate, pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from hccc.synth.builtin.hetccl import OPS, hetccl
 INT32, FLOAT32, SUM = 2, 7, 0
 CALLS = {"allreduce": "all_reduce", "allgather": "all_gather"}
 TIMEOUT_S = 60.0
-SHORT, SHORT_REPEATS = 1 << 16, 7  # bytes of calls that are made so many times more often
+SHORT, SHORT_REPEATS = 1 << 20, 9  # bytes of calls that are made so many times more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,8 @@ class Hosts(Ranks):
         names = list(ways)
         repeats = self.case.repeats * (SHORT_REPEATS if size <= SHORT else 1)
         for k in range(1 + repeats):
-            for name in (
-                names[k % len(names) :] + names[: k % len(names)]
-            ):  # each comes after others
+            Random(k).shuffle(names)  # alike at all ranks; each comes after each other
+            for name in names:
                 call = ways[name]
                 receive[:] = 0
                 before = first.sent
