@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -56,7 +55,10 @@ class Drawer:
     def __init__(self) -> None:
         code = f"import sys; sys.path[:] = {sys.path!r}; import hccc.pictures.drawer as d; d.main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is the command's to tell
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._requests: IO[bytes] = self._process.stdin
@@ -96,7 +98,6 @@ class Drawer:
 
 def main() -> None:
     """Draws until stdin ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is the command's to tell
     for name in ("timeline", "topology", "pipeline", "dag", "bandwidth"):
         import_module(f"hccc.pictures.{name}")
     with os.fdopen(os.dup(1), "wb") as out:
