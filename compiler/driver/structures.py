@@ -45,7 +45,9 @@ FUSION_TRIED = (AUTO, Fusion.FULL, Fusion.NONE)
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
 MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
 MOST_LISTED = 1 << 20  # transfers: more than MOST_SCHEDULED are list scheduled
-HOPS = 8  # steps, where there are more: HPDS fills long pipelines late
+# Steps, where there are more: HPDS fills long pipelines late. Of an Alltoall it takes chunks by
+# number, those of all ranks for the same ones first, which a program's order spreads.
+HOPS = 8
 
 Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best so far
 
@@ -74,7 +76,9 @@ def _listed(settings: Settings, tasks: Dag) -> bool:
     """Tells whether a program for which one scheduler is tried gets list scheduling."""
     if settings.topology is None or not settings.options.tuned:
         return False
-    several = int(tasks.program.transfers["step"].max(initial=0)) >= HOPS
+    program = tasks.program
+    several = int(program.transfers["step"].max(initial=0)) >= HOPS
+    several |= program.collective.op is OpType.ALLTOALL
     return several and MOST_SCHEDULED < len(tasks) <= MOST_LISTED
 
 

@@ -232,13 +232,17 @@ def _stage(p: Primitives, connected: Connections) -> I4:
 
 
 def _capped(p: Primitives, connected: Connections, block: I4, most: int) -> I4:
-    """Merges a rank's least loaded blocks until at most `most` are left."""
+    """Merges a rank's least loaded blocks until at most `most` are left; of equal ones those that
+    begin last, each with one that begins early."""
     load = np.bincount(block[connected.of], minlength=len(block))
+    begin = np.full(len(block), len(p))
+    moves = np.flatnonzero(p.tasks.counts())  # local copies are at either end
+    np.minimum.at(begin, block[connected.of[moves]], moves)
     block = block.copy()
     for r in range(p.dag.program.collective.n_ranks):
         lo, hi = np.searchsorted(connected.rank, [r, r + 1])
         used = np.unique(block[lo:hi])
-        heavy = used[np.argsort(-load[used], kind="stable")]
+        heavy = used[np.lexsort((begin[used], -load[used]))]
         bins = heavy[:most]
         weight = load[bins].astype(np.int64)
         for b in heavy[most:]:

@@ -192,7 +192,9 @@ def _allgather(nodes: _Nodes, _: int) -> tuple[int, I8]:
 
 def _alltoall(nodes: _Nodes, _: int) -> tuple[int, I8]:
     """Returns transfers from each rank to a gateway of its node, and from there to the destination;
-    gateways share the chunks from one node to another, those of one destination together."""
+    gateways share the chunks from one node to another, those of one destination together. Every
+    rank hands over first what goes to the next node, so that gateways of all nodes soon have
+    something for different ones."""
     n = len(nodes.node)
     src, dst = (x.ravel() for x in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
     src, dst = src[src != dst], dst[src != dst]
@@ -205,9 +207,10 @@ def _alltoall(nodes: _Nodes, _: int) -> tuple[int, I8]:
         ranks = nodes.gateways[node]
         via[leaves] = ranks[part[leaves] * len(ranks) // parts]
     place = (nodes.local[via] - nodes.local[src]) % nodes.size[i]
-    order = np.lexsort((dst, place, src))
+    apart = (j - i) % len(nodes.size)
+    order = np.lexsort((dst, place, src, apart))
     src, dst, via = src[order], dst[order], via[order]
-    chunk, away = src * n + dst, (i != j)[order]
+    chunk, away = src * n + dst, apart[order] > 0
     handed = away & (via != src)
     near = _within(nodes, np.arange(n), 0, np.arange(n))
     near[3] = near[0] * n + near[1]
