@@ -22,17 +22,20 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.ir.program import Program
 from hccc.ir.transport import PURE
+from hccc.lang.cluster.load import parse as parse_cluster
 from hccc.lang.transfer.load import parse
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
+from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
+from hccc.synth.builtin.hierarchical import hierarchical
 from hccc.testing.clusters import cluster
 from tests.passes.textbook import (
     RRC,
@@ -51,6 +54,13 @@ from tests.passes.textbook import (
 )
 from tests.sabotage import permuted, swapped_rows
 
+RAILS = """define node1 = 12 * 4
+define network = InfiniBand
+define device = H800
+define bandwidth = {port => [((0..3) -> 180)]}
+define nic = [((0) -> 50), ((1) -> 50), ((2) -> 50), ((3) -> 50)]
+define rail = [(0), (1), (2), (3)]
+"""
 TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: nodes, GPUs, blocks
 MSCCL = [(2, 4, 14), (2, 8, 30), (4, 4, 14), (4, 8, 30)]
 
@@ -233,6 +243,19 @@ def test_any_number_of_blocks_works(name: str, transport: Transport, most: int) 
     plan = sync(blocks, "", 1)
     assert verdict(plan) is None
     assert works(plan, micro_batches=3, seeds=2)
+
+
+def test_fewer_blocks_than_connections_make_no_rank_late() -> None:
+    """On rails a rank sends to eleven others, those of the next node first; those that it sends to
+    last share blocks, at each rank others by number. No NIC then stands still."""
+    t = parse_cluster(Source("rails.cluster", RAILS))
+    dag = depend(hierarchical(t, OpType.ALLTOALL), t)
+    p = place(lower(list_schedule(dag), Transport.AUTO, "put"))
+    took = []
+    for most in (None, 13, 11):
+        plan = sync(allocate(p, "connection", most), "", 1)
+        took.append(simulate(prepare(plan, t), Request(1 << 28)).time)
+    assert max(took) < 1.02 * took[0]
 
 
 def test_what_the_network_brings_is_on_its_senders_connection() -> None:

@@ -20,12 +20,14 @@ from hccc.driver.tune import report
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir import text as words
 from hccc.ir.choices import Bits, PlanProtocol
+from hccc.ir.collective import OpType
 from hccc.ir.digest import digest
 from hccc.ir.topology import Device, Topology, uniform
 from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
+from hccc.synth.builtin.direct import direct
 from tests.marks import slow
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -280,6 +282,15 @@ def test_large_programs_of_many_steps_are_list_scheduled(monkeypatch: pytest.Mon
         tuned = driver.compile_text(
             transfer.read(RING), Options(prove=False, sizes="1M"), site("dgx-h100")
         ).tuned
+        assert tuned and [name.split(",")[0] for name in tuned.names] == [first]
+
+
+def test_a_large_alltoall_is_list_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hccc.driver.structures.MOST_TRIED", 10)
+    monkeypatch.setattr("hccc.driver.structures.MOST_SCHEDULED", 10)
+    t, options = site("dgx-h100"), Options(prove=False, sizes="1M")
+    for op, first in ((OpType.ALLTOALL, "list"), (OpType.ALLGATHER, "hpds")):  # of few steps each
+        tuned = driver.compile_program(direct(t, op), options, t).tuned
         assert tuned and [name.split(",")[0] for name in tuned.names] == [first]
 
 

@@ -145,6 +145,19 @@ def test_hierarchical_crosses_between_nodes_as_seldom_as_it_must(sizes: tuple[in
     assert crossing(t, hierarchical(t, OpType.ALLREDUCE)).sum() == pytest.approx(2 * (count - 1))
 
 
+def test_hierarchical_alltoall_begins_with_the_next_node() -> None:
+    """Else all gateways would have chunks for one node first, whose NICs carry them late."""
+    t = uniform(12, 3, 3)
+    p = hierarchical(t, OpType.ALLTOALL)
+    for step in (0, 1):
+        rows = p.transfers[p.transfers["step"] == step]
+        ends = t.node[rows["chunk"] % len(t)]
+        for rank in range(len(t)):
+            apart = (ends[rows["src"] == rank] - t.node[rank]) % t.n_nodes
+            away = apart[apart > 0].tolist()
+            assert away == sorted(away) and set(away) == {1, 2, 3}
+
+
 def test_fast_nodes_are_home_more_often() -> None:
     """Nodes of 4, 4 and 8 NICs: home alone, the large one sends twice what each other does, over
     twice the NICs; homes in turn would leave the small ones a third more."""
