@@ -25,12 +25,14 @@ struct hccc_backoff {
 
 constexpr unsigned long long hccc_long_turn = 500000, hccc_sleeps_for = 100000000;  // nanoseconds
 
-static thread_local unsigned long long hccc_sleeps_until;  // also in later launches
+// When this thread's sleeping or its last long turn ended; also in later launches.
+static thread_local unsigned long long hccc_sleeps_until;
 
 // Spends one turn without progress: spins where every thread has a core, else yields. Returns
-// whether it yielded, after which much time may have passed. Where another thread kept the core for
-// a long turn, this thread sleeps instead for a while: the scheduler wakes a sleeper in front of
-// threads that compute, but lets a yielding thread wait behind them, milliseconds each time.
+// whether it yielded, after which much time may have passed. Where other threads keep the core for
+// one long turn after another, this thread sleeps instead for a while: the scheduler wakes a sleeper
+// in front of threads that compute, but lets a yielding thread wait behind them, milliseconds each
+// time. A single long turn is no reason: a sleep takes as long as tens of yields.
 static inline bool hccc_back_off(hccc_backoff& backoff) {
   if (!backoff.oversubscribed && ++backoff.idle < 100) {
     hccc_pause();
@@ -44,7 +46,8 @@ static inline bool hccc_back_off(hccc_backoff& backoff) {
   }
   sched_yield();
   const unsigned long long after = hccc_clock();
-  if (after - before > hccc_long_turn) hccc_sleeps_until = after + hccc_sleeps_for;
+  if (after - before > hccc_long_turn)
+    hccc_sleeps_until = before - hccc_sleeps_until < hccc_long_turn ? after + hccc_sleeps_for : after;
   return true;
 }
 
