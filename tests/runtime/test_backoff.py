@@ -16,8 +16,13 @@ US, MS = 1000, 1000000
 Turn = Callable[[int, int], int]
 
 
+@pytest.fixture(params=["oversubscribed", "a core each"])
+def oversubscribed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "oversubscribed")
+
+
 @pytest.fixture
-def turn(tmp_path: Path) -> Turn:
+def turn(oversubscribed: bool, tmp_path: Path) -> Turn:
     """Returns the function of programs/backoff.cpp, of a thread that has not waited yet."""
     if not shutil.which("g++"):
         pytest.skip("no g++")
@@ -25,23 +30,33 @@ def turn(tmp_path: Path) -> Turn:
     flags = ["-std=c++17", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
     subprocess.run(["g++", *flags, str(PROGRAMS / "backoff.cpp"), "-o", str(library)], check=True)
     function = ctypes.CDLL(str(library)).turn
-    function.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
-    return lambda after, yields: int(function(after, yields))
+    function.argtypes = [ctypes.c_bool, ctypes.c_ulonglong, ctypes.c_ulonglong]
+    return lambda after, yields: int(function(oversubscribed, after, yields))
 
 
-def test_a_thread_that_kept_the_core_once_makes_no_other_sleep(turn: Turn) -> None:
+@pytest.mark.parametrize("oversubscribed", [True])
+def test_a_core_that_was_kept_once_is_yielded_again(turn: Turn) -> None:
     turns = [(US, US), (US, 3 * MS), (US, US), (5 * MS, US), (US, 3 * MS), (US, US)]
     assert [turn(*one) for one in turns] == [0] * len(turns)
 
 
-def test_threads_that_keep_the_core_make_others_sleep_for_a_while(turn: Turn) -> None:
+@pytest.mark.parametrize("oversubscribed", [True])
+def test_a_core_that_is_kept_turn_after_turn_makes_who_waits_sleep(turn: Turn) -> None:
     assert [turn(US, 3 * MS), turn(US, 3 * MS)] == [0, 0]
     assert [turn(US, 3 * MS) for _ in range(100)] == [1] * 100
-    assert [turn(200 * MS, US), turn(US, US)] == [0, 0]
 
 
-def test_a_thread_that_has_slept_sleeps_again_while_others_keep_the_core(turn: Turn) -> None:
-    assert [turn(US, 3 * MS), turn(US, 3 * MS), turn(US, US)] == [0, 0, 1]
+@pytest.mark.parametrize("oversubscribed", [False])
+def test_a_thread_with_a_core_of_its_own_sleeps_after_one_long_turn(turn: Turn) -> None:
+    assert [turn(US, US), turn(US, 3 * MS), turn(US, US)] == [0, 0, 1]
+
+
+def test_a_thread_that_has_slept_yields_and_sleeps_again_while_others_keep_the_core(
+    turn: Turn,
+) -> None:
+    while not turn(US, 3 * MS):
+        pass
     while turn(US, 3 * MS):
         pass
     assert turn(US, US) == 1
+    assert [turn(200 * MS, US), turn(US, US)] == [0, 0]

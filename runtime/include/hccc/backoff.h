@@ -32,7 +32,8 @@ static thread_local unsigned long long hccc_sleeps_until;
 // whether it yielded, after which much time may have passed. Where other threads keep the core for
 // one long turn after another, this thread sleeps instead for a while: the scheduler wakes a sleeper
 // in front of threads that compute, but lets a yielding thread wait behind them, milliseconds each
-// time. A single long turn is no reason: a sleep takes as long as tens of yields.
+// time. A single long turn is no reason: a sleep takes as long as tens of yields. It is one where
+// every thread has a core: who wakes is given that which is idle.
 static inline bool hccc_back_off(hccc_backoff& backoff) {
   if (!backoff.oversubscribed && ++backoff.idle < 100) {
     hccc_pause();
@@ -46,8 +47,10 @@ static inline bool hccc_back_off(hccc_backoff& backoff) {
   }
   sched_yield();
   const unsigned long long after = hccc_clock();
-  if (after - before > hccc_long_turn)
-    hccc_sleeps_until = before - hccc_sleeps_until < hccc_long_turn ? after + hccc_sleeps_for : after;
+  if (after - before > hccc_long_turn) {
+    const bool again = before - hccc_sleeps_until < hccc_long_turn;
+    hccc_sleeps_until = again || !backoff.oversubscribed ? after + hccc_sleeps_for : after;
+  }
   return true;
 }
 

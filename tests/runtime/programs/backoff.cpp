@@ -23,9 +23,10 @@ int sleep_of_test(const timespec *, timespec *) { return ++sleeps, now += 60000,
 #define nanosleep sleep_of_test
 #include <hccc/backoff.h>
 
-// Takes a turn without progress, some time after the last. yields: ns that a yield would take. Returns whether it slept.
-extern "C" int turn(unsigned long long after, unsigned long long yields) {
-  hccc_backoff backoff = {true, 0};
+// Takes a turn without progress, the 101st, some ns after the last. yields: ns that a yield would take. Returns whether
+// it slept.
+extern "C" int turn(bool oversubscribed, unsigned long long after, unsigned long long yields) {
+  hccc_backoff backoff = {oversubscribed, 100};
   const int before = sleeps;
   now += after, yield_takes = yields;
   hccc_back_off(backoff);
