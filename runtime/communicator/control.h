@@ -59,6 +59,7 @@ struct Control {
   Offer offers[2];
   std::atomic<uint64_t> waits;       // for a send or receive: a packed one; 0: for none
   std::atomic<uint64_t> waits_count;  // its elements
+  alignas(64) std::atomic<uint32_t> asleep;  // 1: the thread that moves its messages sleeps until who moves one has made it 0
   std::atomic<uint32_t> mapped[MOST_WINDOWS];  // peers that have mapped each piece of device memory
   std::atomic<uint32_t> maps;      // 1 + the rank whose memory this rank maps now; 0: none
   std::atomic<uint32_t> released;  // peers that have unmapped all memory of this rank

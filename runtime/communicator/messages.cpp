@@ -2,7 +2,9 @@
 #include "messages.h"
 
 #include <hccc/backoff.h>
+#include <linux/futex.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +19,7 @@ constexpr unsigned SPINS = 200;  // turns of a wait before it gives its core awa
 constexpr size_t COPIED_A_TURN = 64, MOST_COPIED = 1 << 20;  // bytes
 constexpr unsigned TURNS = 64;                    // between looks at failures while messages move
 constexpr unsigned long long LOOK_NS = 1000000;   // between looks at ranks that are waited for
+constexpr unsigned long long AWAKE_NS = 100000;   // of a wait, before it sleeps: tens of switches between ranks
 constexpr unsigned long long REASON_NS = 2000000000;  // in which a failure's reason comes
 constexpr unsigned long long FAR_NS = 1000000000;  // without a message, before one between hosts is taken to be late for good
 constexpr double NS = 1e-9;
@@ -66,7 +69,8 @@ std::string described_wait(const Control &control, int rank) {
 
 Messages::Messages(const Host &host, const Registrations &registrations, const Failure &failure,
                    hccc_transport *far, int rank, bool oversubscribed, Ahead ahead)
-    : host_(host), failure_(failure), far_(far), rank_(rank), oversubscribed_(oversubscribed), ahead_(std::move(ahead)),
+    : host_(host), failure_(failure), far_(far), rank_(rank), oversubscribed_(oversubscribed),
+      sleeps_(oversubscribed && !far), ahead_(std::move(ahead)),
       parts_(host, registrations, rank), peers_(static_cast<size_t>(host.n_ranks())) {
   for (int r = 0; r < host.n_ranks(); ++r)
     if (host.near(r)) {
@@ -145,6 +149,7 @@ void Messages::begin(Exchange &exchange) {
   if (exchange.done) return;
   begun_.push_back(&exchange);
   any_begun_.store(true, std::memory_order_release);
+  wake(rank_);
 }
 
 void Messages::complete(Exchange &exchange, const Silent &silent) {
@@ -162,6 +167,31 @@ void Messages::complete(Exchange &exchange, const Silent &silent) {
   std::lock_guard<std::mutex> lock(mutex_);
   moved_ = false;
   changed_.notify_all();
+}
+
+// Sleeps until another rank has moved something, or another thread begun an exchange; not if either has. Who yields
+// instead looks like one that computes: the scheduler leaves a core to those that wait, and two that compute share one.
+// Returns whether anything moved.
+bool Messages::sleep(bool all) {
+  std::atomic<uint32_t> &asleep = host_.control(rank_).asleep;
+  asleep.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // who looks at it later has moved nothing that step() does not see
+  const bool moved = step(all);
+  if (!moved && !any_begun_.load(std::memory_order_acquire)) {
+    const timespec longest = {0, LOOK_NS};
+    syscall(SYS_futex, &asleep, FUTEX_WAIT, 1, &longest, nullptr, 0);
+  }
+  asleep.store(0, std::memory_order_relaxed);
+  return moved;
+}
+
+// Wakes a rank of this host, for which something was moved.
+void Messages::wake(int rank) const {
+  if (!sleeps_) return;
+  std::atomic<uint32_t> &asleep = host_.control(rank).asleep;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (asleep.load(std::memory_order_relaxed) && asleep.exchange(0, std::memory_order_relaxed))
+    syscall(SYS_futex, &asleep, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 // Moves the messages of all exchanges until those of its own are done.
@@ -189,6 +219,8 @@ void Messages::move_all(Exchange &own, const Silent &silent) {
     } else if (!oversubscribed_ && ++idle < spins) {
       hccc_pause();
       continue;
+    } else if (sleeps_ && idle_since && hccc_clock() - idle_since > AWAKE_NS) {
+      if (sleep(all)) idle_since = 0;
     } else {
       hccc_back_off(backoff);
     }
@@ -200,7 +232,7 @@ void Messages::move_all(Exchange &own, const Silent &silent) {
     }
     if (moved) continue;
     if (!idle_since) idle_since = now;
-    hccc_sleep_for_part(now - idle_since);
+    if (!sleeps_) hccc_sleep_for_part(now - idle_since);
   }
   if (any_done_) remove_done(own);  // a look for reasons to end takes in messages, too
   if (start) host_.control(rank_).waits.store(0, std::memory_order_relaxed);
@@ -299,6 +331,7 @@ bool Messages::move(Sending &sending) {
   bool ended = false;
   const bool moved = sending.far ? (ended = arrived(sending.far, *sending.of))
                                  : parts_.move(sending.moves, sending.of->peer, &ended);
+  if (moved) wake(sending.of->peer);
   if (ended) sending.phase = Phase::DONE, this->ended(*sending.in, *sending.of);
   return moved;
 }
@@ -307,6 +340,7 @@ bool Messages::move(Receiving &receiving) {
   bool ended = false;
   const bool moved = receiving.far ? (ended = arrived(receiving.far, *receiving.of))
                                    : parts_.move(receiving.moves, &ended);
+  if (moved) wake(receiving.from.source);
   if (ended) finish(receiving);
   return moved;
 }
@@ -354,6 +388,7 @@ bool Messages::announce(Sending &sending) {
   }
   sending.place = peer.sent++;
   cell.turn.store(static_cast<uint32_t>(sending.place / CELLS + 1), std::memory_order_release);
+  wake(message.peer);
   if (sending.phase == Phase::DONE) ended(*sending.in, message);
   return true;
 }
@@ -393,6 +428,7 @@ bool Messages::drain(int source, bool all) {
       early_.push_back({envelope, peer.received, {inside, inside + kept}});
     }
     peer.in->taken.store(++peer.received, std::memory_order_release);
+    wake(source);
     moved = true;
   }
 }

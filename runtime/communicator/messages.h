@@ -137,6 +137,8 @@ class Messages {
   };
 
   void move_all(Exchange &own, const Silent &silent);
+  bool sleep(bool all);
+  void wake(int rank) const;
   size_t take_begun();
   void post_from(size_t place);
   void remove_done(const Exchange &own);
@@ -173,6 +175,7 @@ class Messages {
   hccc_transport *const far_;
   const int rank_;
   const bool oversubscribed_;
+  const bool sleeps_;  // a long wait does: other ranks of the host wake it
   const Ahead ahead_;
   Parts parts_;
   std::vector<Peer> peers_;

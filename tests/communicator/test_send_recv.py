@@ -209,8 +209,9 @@ def alone(c: Communicator, bytes: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_message_that_waits_keeps_no_later_one() -> None:
-    assert run(3, alone, 300_000) == [True] * 3
+@pytest.mark.parametrize("workers", ["1", slow("1024")])  # many: a wait that is long sleeps
+def test_a_message_that_waits_keeps_no_later_one(workers: str) -> None:
+    assert run(3, alone, 300_000, environment={"HCCC_CPU_WORKERS": workers}) == [True] * 3
 
 
 def refused(c: Communicator) -> bool:
