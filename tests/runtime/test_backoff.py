@@ -1,4 +1,4 @@
-"""How a waiting thread gives its core away: it sleeps where others keep the core, else it yields."""
+"""How a waiting thread gives its core away: it yields, or sleeps where others keep the core."""
 
 from __future__ import annotations
 
