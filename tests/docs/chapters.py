@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.test_architecture import ROOT
@@ -42,9 +42,10 @@ _DECIMAL = re.compile(r"\d[\d,]*\\\.\d+")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page, and the comment before it."""
+    """A fenced block of a page, the `number`-th from 0 on, and the comment before it."""
 
     page: Path
+    number: int
     line: int
     kind: str
     note: str
@@ -75,13 +76,25 @@ def blocks(page: Path) -> list[Block]:
     return [
         Block(
             page,
+            number,
             text.count("\n", 0, match.start("kind")) + 1,
             match["kind"],
             match["note"] or "",
             match["text"],
         )
-        for match in _BLOCK.finditer(text)
+        for number, match in enumerate(_BLOCK.finditer(text))
     ]
+
+
+def write(block: Block, text: str) -> None:
+    """Replaces the text of a block in its page, where blocks before it may have been replaced."""
+    page = block.page.read_text(encoding="utf-8")
+    match = list(_BLOCK.finditer(page))[block.number]
+    assert match["text"] == block.text, f"{block.place} has been changed meanwhile"
+    whole = page[: match.start("text")] + text + page[match.end("text") :]
+    texts = [found["text"] for found in _BLOCK.finditer(whole)]
+    assert texts[block.number : block.number + 1] == [text], f"{block.place} cannot show\n{text}"
+    block.page.write_text(whole, encoding="utf-8")
 
 
 def commands(block: Block) -> list[Command]:
@@ -98,6 +111,13 @@ def commands(block: Block) -> list[Command]:
             assert texts, f"{block.place}: the block does not begin with `$ `"
             printed[-1].append(line)
     return [Command("".join(c), "".join(p)) for c, p in zip(texts, printed, strict=True)]
+
+
+def showing(block: Block, shown: Sequence[Command]) -> str:
+    """Returns the text of a console block that has these commands."""
+    text = "".join("$ " + "> ".join(c.text.splitlines(keepends=True)) + c.printed for c in shown)
+    assert commands(replace(block, text=text)) == shown, f"{block.place} cannot show\n{text}"
+    return text
 
 
 def without_installing(command: str) -> str:

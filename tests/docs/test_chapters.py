@@ -22,7 +22,7 @@ import pytest
 from hccc.base.diagnostics import UserError
 from hccc.cli import main as cli
 from tests.cli.commandline import environment
-from tests.docs import chapters
+from tests.docs import chapters, rewriting
 from tests.docs.chapters import Block, Command
 from tests.test_architecture import ROOT
 
@@ -41,9 +41,11 @@ CHAPTERS = [
 
 @dataclass
 class Reader:
-    """A reader who follows one page, in a folder with the examples."""
+    """A reader who follows one page, in a folder with the examples; `update` has the page show what
+    is printed, instead of comparing."""
 
     folder: Path
+    update: bool = False
     names: dict[str, Any] = field(default_factory=dict)
     printed: str = ""
 
@@ -67,12 +69,12 @@ class Reader:
             whole = (ROOT / block.note.removeprefix("in: ")).read_text(encoding="utf-8")
             assert block.text in whole, f"{block.place} is not in that file"
         elif block.note == "output":
-            _compare(block, block.text, self.printed)
+            self.show(block, self.compared(block, block.text, self.printed))
         elif block.kind == "python":
             self.printed = self.python(block)
         elif block.kind == "console":
-            for command in chapters.commands(block):
-                self.console(block, command)
+            shown = [self.console(block, command) for command in chapters.commands(block)]
+            self.show(block, chapters.showing(block, shown))
 
     def python(self, block: Block) -> str:
         """Runs Python; later blocks of the page have its names."""
@@ -81,11 +83,17 @@ class Reader:
             exec(compile(block.text, block.place, "exec"), self.names)
         return printed.getvalue()
 
-    def console(self, block: Block, command: Command) -> None:
-        """Runs one command with a shell."""
+    def show(self, block: Block, text: str) -> None:
+        """Writes into the page what a block is to show, if that is something else."""
+        if text != block.text:
+            assert self.update, f"{block.place} is not read as it is written"
+            chapters.write(block, text)
+
+    def console(self, block: Block, command: Command) -> Command:
+        """Runs one command with a shell. Returns it with what is to be shown."""
         text = chapters.without_installing(command.text)
         if not text:
-            return
+            return command
         path = f"{self.folder / '.venv' / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
@@ -98,32 +106,48 @@ class Reader:
         refused = re.search(r"error\[E\d+\]", command.printed) is not None
         what = f"{block.place}: {text}\nexit code {done.returncode}\n{done.stderr}\n{done.stdout}"
         assert done.returncode == int(refused), what
-        if command.printed:
+        if not command.printed:
+            return command
+        if self.update:
+            told = rewriting.told_anew(done.stderr, command.printed, done.stdout)
+        else:
             told = chapters.told(done.stderr, command.printed)
-            _compare(block, command.printed, told + done.stdout)
+        return Command(command.text, self.compared(block, command.printed, told + done.stdout))
+
+    def compared(self, block: Block, shown: str, printed: str) -> str:
+        """Compares a text with what is printed. Returns the text to be shown."""
+        measured = block.note == "measured"
+        if self.update:
+            return rewriting.shown_anew(shown, printed.replace(str(self.folder), "..."), measured)
+        got = chapters.plain(printed)
+        if not chapters.pattern(shown, measured).fullmatch(got):
+            line = chapters.missing(shown, measured, got.splitlines())
+            raise AssertionError(
+                f"{block.place} shows\n{shown}\nbut this is printed:\n{printed}\n{line}"
+            )
+        return shown
 
 
-def _compare(block: Block, shown: str, printed: str) -> None:
-    measured = block.note == "measured"
-    got = chapters.plain(printed)
-    if not chapters.pattern(shown, measured).fullmatch(got):
-        line = chapters.missing(shown, measured, got.splitlines())
-        raise AssertionError(
-            f"{block.place} shows\n{shown}\nbut this is printed:\n{printed}\n{line}"
-        )
-
-
-@pytest.mark.parametrize("page", CHAPTERS)
-def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
-    """Later blocks read files of earlier ones, so all run in one folder, in order."""
-    if (tool := NEEDS.get(page.stem)) and shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
-    reader = Reader(tmp_path)
+def follow(page: Path, folder: Path, update: bool = False) -> None:
+    """Runs all blocks of a page in a folder, in order: later ones read files of earlier ones."""
+    reader = Reader(folder, update)
     for block in chapters.blocks(page):
         if block.reason is None:
             reader.run(block)
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_what_a_page_shows_is_what_happens(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if (tool := NEEDS.get(page.stem)) and shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    update = bool(request.config.getoption("--update-golden"))
+    follow(page, tmp_path, update)
     for picture in (tmp_path / "docs" / "pictures").iterdir():
         kept = ROOT / "docs" / "pictures" / picture.name
+        if update and (not kept.exists() or _drawn(picture) != _drawn(kept)):
+            shutil.copy(picture, kept)
         assert _drawn(picture) == _drawn(kept), f"{kept} is not what its command draws"
 
 
