@@ -316,4 +316,6 @@ def _markdown(text: str) -> types.MarkupContent:
 
 def serve() -> None:
     """Serves an editor on stdin and stdout until it has enough."""
-    server().start_io()
+    # pygls closes what it is given; stdout is still flushed when the command ends.
+    with open(0, "rb", closefd=False) as asked, open(1, "wb", closefd=False) as answers:
+        server().start_io(asked, answers)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ pytest.importorskip("pygls", reason="pip install 'hccc[lsp]'")
 
 from lsprotocol import types
 
-from tests.editors.editor import Editor, editing
+from tests.editors.editor import LONGEST, Editor, editing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RING = (EXAMPLES / "ring_allreduce.rccl").read_text()
@@ -155,3 +158,22 @@ def test_what_takes_too_long_to_prove_is_told() -> None:
         assert "`hccc check` proves it" in problem.message
         version = editor.type(uri, RING.replace("rrc)", "rrx)"))  # and reading goes on
         assert [one.code for one in editor.problems(uri, version)] == ["E014"]
+
+
+@pytest.mark.slow
+def test_an_editor_that_says_goodbye_ends_it_without_a_word() -> None:
+    asked = (
+        {"id": 1, "method": "initialize", "params": {"processId": None, "capabilities": {}}},
+        {"id": 2, "method": "shutdown"},
+        {"method": "exit"},
+    )
+    texts = [json.dumps({"jsonrpc": "2.0", **one}).encode() for one in asked]
+    ended = subprocess.run(
+        [sys.executable, "-m", "hccc", "lsp", "--stdio"],
+        input=b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(one), one) for one in texts),
+        capture_output=True,
+        check=False,
+        timeout=LONGEST,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"completionProvider" in ended.stdout and b'"id":2' in ended.stdout.replace(b" ", b"")
