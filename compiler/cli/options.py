@@ -344,6 +344,8 @@ def load(
             takes.add("cluster")
         unused = [name for name in how.given if name not in takes]
         help = "give it when you compile the program"
+        if isinstance(given, XmlInput):
+            help = "with --reschedule it is scheduled anew, by all these options"
         refuse(unused, f"{name_of(given)} is compiled already", help)
     compiled = (api.check if checked else api.compile)(
         given,

@@ -165,8 +165,8 @@ class Words(click.ParamType[tuple[str, ...]]):
         for word in str(value).lower().split(","):
             name = self.aliases.get(word.strip(), word.strip())
             if name != "all" and name not in self.words:
-                known = ", ".join((*self.words, *self.aliases))
-                self.fail(f"{word!r} is not one of {known}, all", param, ctx)
+                known = ", ".join(map(repr, (*self.words, *self.aliases, "all")))
+                self.fail(f"{word!r} is not one of {known}", param, ctx)
             found.update(dict.fromkeys(self.words if name == "all" else (name,)))
         return tuple(found)
 

@@ -16,8 +16,7 @@ _HELP = "times are the cluster's; make the header say the same, or leave it out 
 def unlike(programs: Sequence[Program], topology: Topology) -> tuple[Problem, ...]:
     """Warns (W405) where a header has other nodes than a cluster whose nodes are all alike.
 
-    Nothing tells what a header leaves out from the same values in it: one node, and a NIC for each
-    GPU. Those are not told.
+    What a header leaves out is not told, nor a NIC for each GPU, which most headers have.
     """
     found = dict.fromkeys(text for one in programs for text in _unlike(one, topology))
     return tuple(Problem("W405", text, help=_HELP, severity="warning") for text in found)
@@ -26,9 +25,17 @@ def unlike(programs: Sequence[Program], topology: Topology) -> tuple[Problem, ..
 def _unlike(program: Program, t: Topology) -> Iterator[str]:
     gpus, nics = program.gpus_per_node, program.nics_per_node
     has = set(np.bincount(t.node).tolist())
-    if gpus != program.collective.n_ranks and len(has) == 1 and gpus not in has:
+    if len(has) == 1 and gpus not in has and _says_gpus(program):
         yield f"the header's GPUPerNode={gpus} is ignored: the cluster's nodes have {has.pop()}"
     has = {len(set(t.port[Level.NIC][t.node == node].tolist())) for node in set(t.node.tolist())}
     several = len(set(t.node.tolist())) > 1 and (t.port[Level.NIC] >= 0).all()
     if nics != gpus and several and len(has) == 1 and nics not in has:
         yield f"the header's NICPerNode={nics} is ignored: the cluster's nodes have {has.pop()}"
+
+
+def _says_gpus(program: Program) -> bool:
+    """Tells whether a header has GPUPerNode: other than the default, or in its text."""
+    if program.gpus_per_node != program.collective.n_ranks:
+        return True
+    origin = program.origin
+    return origin is not None and origin.header("GPUPerNode") != origin.header("")

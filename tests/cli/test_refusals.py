@@ -366,6 +366,8 @@ def test_words_that_are_nearly_right(hccc: Hccc, tmp_path: Path) -> None:
     assert f"help: is it --cluster {cluster}?" in said
     _, _, said = hccc("synth", "dgx-h100", "--collective", "all-reduce")
     assert "help: is it allreduce?" in said
+    _, _, said = hccc("bound", "dgx-h100", "--collective", "allgather,all-reduce")
+    assert "help: is it allreduce?" in said
     _, _, said = hccc("synth", "dgx-h100", "--collective", "nothing")
     assert "help: `hccc synth --help`" in said
     _, _, said = hccc("show", cluster, "-o", tmp_path / "x.svg")

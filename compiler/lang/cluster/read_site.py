@@ -141,8 +141,9 @@ class _Reader:
             raise Mistake("E034", "no node is defined", None, "`define node1 = 8` has 8 GPUs")
         if self.nodenum and self.nodenum[0] != self.site.n_nodes:
             wanted, at = self.nodenum
-            message = f"nodenum is {wanted}, but {self.site.n_nodes} nodes are defined"
-            raise Mistake("E136", message, at)
+            has = self.site.n_nodes
+            message = f"nodenum is {wanted}, but {has} node{' is' if has == 1 else 's are'} defined"
+            raise Mistake("E136", message, at, "two nodes of 4 GPUs: `define node1 = 2 * 4`")
         self._fill()
         self._check_memory()
         return self.site

@@ -58,7 +58,7 @@ WRONG = {
     "wrong shape": ("define node1 = 4\ndefine bandwidth = 3", "E035:2:20", "not 3"),
     "wrong node name": ("define node2 = 4", "E134:1:8", "the next node is node1"),
     "node as other name": ("define nodes = 4", "E134:1:8", "the next node is node1"),
-    "nodenum": ("define nodenum = 2\n" + NODE, "E136:1:18", "1 nodes are defined"),
+    "nodenum": ("define nodenum = 2\n" + NODE, "E136:1:18", "1 node is defined"),
     "memory twice": (
         NICS + "define memory = [(node1, node2)]\ndefine memory = []",
         "E134:5:8",
