@@ -38,12 +38,12 @@ def emitted(given: Plan | Catalogue, place: Path, *targets: Target) -> Path:
     return place
 
 
-def library(plan: Plan | Catalogue, place: Path, runtime: Path) -> Path:
-    """Compiles the CUDA library of a plan, or of several, for int32 and sums, for the CPU against
+def library(plan: Plan | Catalogue, place: Path, runtime: Path, summed: str = "int32") -> Path:
+    """Compiles the CUDA library of a plan, or of several, for sums of a type, for the CPU against
     that runtime."""
     emitted(plan, place)
     plans = plan.plans if isinstance(plan, Catalogue) else (plan,)
-    dtype = "int32" if plans[0].reduces else "uint32"  # what only moves is built once for its width
+    dtype = summed if plans[0].reduces else "uint32"  # what only moves is built once for its width
     header = place / "hccc" / "gpu_launch.h"
     launch = (HERE / "working_launch.h").read_text()
     header.write_text(f"{launch}\n{header.read_text()}")

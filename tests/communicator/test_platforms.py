@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not cuda.have_compiler(), reason="no g++"),
 ]
-N, ROOT, INT32, SUM, COUNTS = 4, 1, 2, 0, (1003, 3, 70_001)
+N, ROOT, INT32, FLOAT32, SUM, COUNTS = 4, 1, 2, 7, 0, (1003, 3, 70_001)
 PLATFORMS = ["cuda+cuda", "cuda+host", "host+cuda"]
 VICTIM = 3
 
@@ -188,6 +188,47 @@ def test_all_collectives_have_the_bits_of_cpus(
             "memory of a device, which UCX cannot reach: staged through 8 slots of 16384 bytes"
             in log.read_text()
         )
+
+
+def _floats(rank: int) -> Any:
+    """Returns floats of a rank whose sums depend on the order in which they are added."""
+    return np.random.default_rng(rank).normal(size=COUNTS[0]).astype(np.float32)
+
+
+def float_sums(communicator: Communicator, its: dict[str, Path]) -> list[bytes]:
+    """Adds floats in both kinds of memory, and returns the bits of the sums."""
+    c, place = communicator, its[communicator.platform]
+    rank: CudaRank | HostRank = CudaRank(c, place) if c.platform == "cuda" else HostRank(c)
+    if c.platform != "cuda":
+        c.load(place, ["float32"], ["sum"])
+    found = []
+    for make in (rank.empty, rank.foreign):
+        send, receive = make(COUNTS[0]), make(COUNTS[0])
+        send.view(np.float32)[:] = _floats(c.rank)
+        words = (send.ctypes.data, receive.ctypes.data, COUNTS[0], FLOAT32, SUM)
+        assert not runtime_library().call("AllReduce", *words, c._handle, None)
+        rank.wait()
+        found.append(receive.tobytes())
+    return found
+
+
+def test_sums_of_floats_have_the_bits_of_cpus(runtime: Path, tmp_path: Path) -> None:
+    """Which are those of one order of adding: another one's differ."""
+    program = registry.make("hierarchical", usual_hosts([2, 2]), OpType.ALLREDUCE, ROOT)
+    (plan,) = api.compile(program, Options(tune="off")).catalogue.plans
+    its = {
+        "cuda": cuda.library(plan, tmp_path / "cuda", runtime, "float32"),
+        "cpu": cuda.emitted(plan, tmp_path / "cpu", CPU),
+    }
+    built(its["cpu"], ["float32"], ["sum"])
+    wanted = start(N, float_sums, its, of_rank=on("host+host", runtime)).outcomes()
+    sums = np.frombuffer(wanted[0][0], np.float32)
+    a, b, c, d = map(_floats, range(N))
+    assert np.allclose(sums, a + b + c + d, atol=1e-5)
+    assert len({x.tobytes() for x in (a + b + c + d, d + c + b + a, (a + b) + (c + d))}) == 3
+    assert wanted == dict.fromkeys(range(N), [sums.tobytes()] * 2)
+    for platforms in PLATFORMS:
+        assert start(N, float_sums, its, of_rank=on(platforms, runtime)).outcomes() == wanted
 
 
 def killed(communicator: Communicator, libraries: Libraries) -> Lost:
