@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -80,14 +81,29 @@ def test_a_rank_that_gives_up_is_said() -> None:
     assert code == REMOTE_ERROR and text.startswith("rank 1 has ")
 
 
+def installed(place: Path, package: str) -> str:
+    """Installs a package without what it needs on a GPU, and returns its folder. Skips the test
+    where it cannot be installed."""
+    words = [*PIP, str(place), package, "cuda-pathfinder"]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip(f"{package} cannot be installed here")
+    return str(place)
+
+
 @pytest.fixture(scope="session")
 def nccl4py(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Installs NVIDIA's bindings without what they need on a GPU."""
-    place = str(tmp_path_factory.mktemp("nccl4py"))
-    words = [*PIP, place, "nccl4py==0.6.0", "cuda-pathfinder"]
-    if subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("nccl4py 0.6.0 cannot be installed here")
-    return place
+    """Installs NVIDIA's bindings."""
+    return installed(tmp_path_factory.mktemp("nccl4py"), "nccl4py==0.6.0")
+
+
+@pytest.fixture
+def cupy(tmp_path: Path) -> Iterator[str]:
+    """Installs CuPy, where it is not there: 300 MB, which do not stay."""
+    if importlib.util.find_spec("cupy"):
+        yield ""
+    else:
+        yield installed(tmp_path / "cupy", "cupy-cuda12x==14.2.0")
+        shutil.rmtree(tmp_path / "cupy")
 
 
 def test_nvidias_bindings(nccl4py: str, tmp_path: Path) -> None:
@@ -96,7 +112,6 @@ def test_nvidias_bindings(nccl4py: str, tmp_path: Path) -> None:
     assert all(text.splitlines()[-1] == "right" for text in printed)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("cupy"), reason="CuPy is not installed")
-def test_cupy() -> None:
-    (printed,) = together([[sys.executable, PLACE / "cupy_nccl.py"]])
+def test_cupy(cupy: str) -> None:
+    (printed,) = together([[sys.executable, PLACE / "cupy_nccl.py"]], PYTHONPATH=cupy)
     assert printed.splitlines()[-1] == "right"
