@@ -64,6 +64,17 @@ def other_calls() -> None:
     dist.barrier()
 
 
+def missing() -> None:
+    """Checks that a monitored barrier names the rank that does not come."""
+    group, limit = dist.new_group(), timedelta(seconds=LIMIT_S)
+    if dist.get_rank() == 1:
+        dist.distributed_c10d._get_default_store().wait(["told"], timedelta(seconds=60))
+    else:
+        with pytest.raises(dist.DistBackendError, match=r"Rank 1 failed to pass"):
+            group.monitored_barrier(timeout=limit)
+        dist.distributed_c10d._get_default_store().set("told", "")
+
+
 def again() -> None:
     """Makes groups over the same store one after another."""
     for _ in range(3):

@@ -46,8 +46,10 @@ def test_models_learn_as_with_gloo(n: int, ways: Sequence[str]) -> None:
         losses = [(float(ours), float(gloos)) for _, ours, gloos in steps]
         assert len(losses) == 5
         assert losses[-1][0] < losses[0][0] / 2  # it learns
+        # Two values have one sum; of more the orders of hccc and gloo differ.
+        off = 0 if n == 2 else 1e-3
         for ours, gloos in losses:
-            assert ours == pytest.approx(gloos, rel=1e-3)
+            assert ours == pytest.approx(gloos, rel=off, abs=0)
 
 
 def test_a_balanced_batch_has_the_losses_of_the_whole() -> None:

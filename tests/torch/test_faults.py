@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, needs_torch]
 
 
 def test_errors_have_their_reason() -> None:
-    run(2, "faults", ("again", "other_calls", "late"), {})  # by standard libraries
+    run(2, "faults", ("again", "other_calls", "missing", "late"), {})  # by standard libraries
 
 
 def test_a_killed_rank_is_named(tmp_path: Path) -> None:
