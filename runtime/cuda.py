@@ -361,7 +361,7 @@ class CudaLauncher:
             window=min(self.window_of(request) or max(sizes.batches, 1), INT),
             first_rank=0,
             in_place=request.in_place,
-            **deadlines_of(request, unit.shape.ranks, ticks),
+            **deadlines_of(request, unit.shape, ticks),
             **traced,
         )
         return np.frombuffer(bytearray(bytes(params)), _structured(made))

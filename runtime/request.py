@@ -12,6 +12,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import MOST_BLOCKS
+from hccc.ir.kernel_shape import KernelShape
 from hccc.ir.uneven import BlockTable
 from hccc.runtime.build import Variant
 from hccc.runtime.layout import DTYPES, LayoutShape, buffer_elements
@@ -27,13 +28,15 @@ def ticks_of(seconds: float, per_second: int) -> int:
     return max(1, int(ticks)) if 0 < ticks < FOR_EVER else FOR_EVER
 
 
-def deadlines_of(request: LaunchRequest, ranks: int, per_second: int) -> dict[str, int]:
-    """Returns the fields of hccc_params that bound waits, in ticks, as `hccc_params_of`."""
+def deadlines_of(request: LaunchRequest, shape: KernelShape, per_second: int) -> dict[str, int]:
+    """Returns the fields of hccc_params that bound waits, in ticks, as `hccc_params_of` for a
+    launch of all ranks."""
     deadline = ticks_of(request.deadline, per_second)
     timeout = min(ticks_of(request.timeout, per_second), deadline)
     join_timeout = min(ticks_of(request.join_timeout, per_second), deadline)
+    join_timeout = timeout if shape.packets else join_timeout
     bounded = min(timeout, deadline) < FOR_EVER
-    period = min(timeout // (4 * ranks), deadline // 64) + 1 if bounded else FOR_EVER
+    period = min(timeout // (4 * shape.ranks), deadline // 64) + 1 if bounded else FOR_EVER
     return {
         "timeout": timeout,
         "join_timeout": join_timeout,

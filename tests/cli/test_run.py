@@ -248,6 +248,18 @@ def test_a_hang_ends_at_its_deadline(hccc: Hccc, monkeypatch: pytest.MonkeyPatch
     assert "rank" in stderr
 
 
+def test_a_hang_of_packets_ends_at_its_deadline(
+    hccc: Hccc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ranks start with the launch, so nobody waits longer because one may come late."""
+    edit(monkeypatch, "hccc_to(hccc_packets_out(b, peer0, 0))", "hccc_to(hccc_output(b, rank, 0))")
+    argv = ["--protocol=ll", "--tune=off", "-b", "4K", "-e", "4K", "--timeout=0.5", *SHORT]
+    code, _, stderr = hccc("run", RING, *argv)
+    assert code == 1
+    assert "error[E420]" in stderr
+    assert "waited for packets of rank" in stderr
+
+
 def test_the_table_is_that_of_nccl_tests(hccc: Hccc) -> None:
     """The header lines as nccl-tests 2.19 prints them (src/util.cu, writeResultHeader)."""
     _, stdout, _ = hccc("run", RING, "-b", "32", "-e", "4K", "-f", "2", *SHORT)

@@ -385,24 +385,41 @@ def test_timeouts_agree(header: ctypes.CDLL, seconds: float, per_second: int) ->
     assert (wanted == 1 << 62) == (seconds == 0 or seconds * per_second >= 1 << 62)
 
 
-@given(*[st.sampled_from([0.0, 1e-9, 0.5, 2.0, 60.0, 1e30, math.inf])] * 3, st.integers(1, 1024))
+@given(
+    *[st.sampled_from([0.0, 1e-9, 0.5, 2.0, 60.0, 1e30, math.inf])] * 3,
+    st.integers(1, 1024),
+    st.booleans(),
+)
 def test_deadlines_agree(
-    header: ctypes.CDLL, timeout: float, join_timeout: float, deadline: float, ranks: int
+    header: ctypes.CDLL,
+    timeout: float,
+    join_timeout: float,
+    deadline: float,
+    ranks: int,
+    packets: bool,
 ) -> None:
-    """A deadline bounds every wait, and waits look often enough at what bounds them."""
+    """A deadline bounds every wait, and waits look often enough at what bounds them. Of packets no
+    rank is waited for longer, where all start with the launch."""
     request = LaunchRequest(
         1, "int32", timeout=timeout, join_timeout=join_timeout, deadline=deadline
     )
-    local = (LocalRecord * 1)()
-    call = CallRecord.of(count=1, n_local=1, local=ctypes.addressof(local))
+    local = (LocalRecord * ranks)()
+    call = CallRecord.of(count=1, n_local=ranks, local=ctypes.addressof(local))
     call.timeout_s, call.join_timeout_s, call.deadline_s = timeout, join_timeout, deadline
     comm, found = CommRecord.of(ranks, 256, 512, 128), Params()
-    shape = replace(STAGED, ranks=ranks)
+    shape = replace(STAGED, ranks=ranks, packets=int(packets), lines=int(packets))
     header.params_of(c_shape(shape), ctypes.byref(comm), ctypes.byref(call), ctypes.byref(found))
-    wanted = deadlines_of(request, ranks, 10**9)
+    wanted = deadlines_of(request, shape, 10**9)
     assert {name: getattr(found, name) for name in wanted} == wanted
     assert found.deadline == ticks_of(deadline, 10**9)
     assert max(found.timeout, found.join_timeout) <= found.deadline
+    assert not packets or found.join_timeout == found.timeout
+    if ranks > 1:  # a rank that is launched elsewhere may come late
+        call.n_local = ranks - 1
+        header.params_of(
+            c_shape(shape), ctypes.byref(comm), ctypes.byref(call), ctypes.byref(found)
+        )
+        assert found.join_timeout == min(ticks_of(join_timeout, 10**9), found.deadline)
     assert found.timeout == 1 << 62 or found.period <= found.timeout // 4 + 1
     assert found.deadline == 1 << 62 or found.period <= found.deadline // 64 + 1
 

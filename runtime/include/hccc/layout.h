@@ -253,6 +253,8 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   p.deadline = hccc_ticks(call->deadline_s, ticks_per_second);
   if (p.timeout > p.deadline) p.timeout = p.deadline;
   if (p.join_timeout > p.deadline) p.join_timeout = p.deadline;
+  /* Of packets a wait lasts as long as a rank may take to start: here all start with this launch. */
+  if (shape.packets && call->n_local == shape.ranks) p.join_timeout = p.timeout;
   p.period = hccc_period_of(shape.ranks, p.timeout, p.deadline);
   p.micro = (unsigned)s.micro;
   p.batches = (unsigned)s.batches;
