@@ -11,8 +11,8 @@ import numpy as np
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.plan import MOST_BLOCKS
 from hccc.ir.kernel_shape import KernelShape
+from hccc.ir.plan import MOST_BLOCKS
 from hccc.ir.uneven import BlockTable
 from hccc.runtime.build import Variant
 from hccc.runtime.layout import DTYPES, LayoutShape, buffer_elements

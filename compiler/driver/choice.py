@@ -24,7 +24,7 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.passes.allocate import LOADS
-from hccc.passes.sync import LL_BYTES
+from hccc.passes.limit_bytes import MOST_LL_BYTES
 
 if TYPE_CHECKING:
     from hccc.driver.tune.tune import Tuned, TunedRange, TuneRequest
@@ -71,7 +71,8 @@ class Kernel:
 
     @property
     def options(self) -> Options:
-        """Options that leave nothing open and make the Plan again but for its window and grain."""
+        """Options that leave nothing open and make the Plan again but for its window, its grain and
+        its largest call."""
         settings = self.structure.settings
         blocks = settings.blocks
         most = settings.options.max_sms if blocks is None else blocks * self.channels
@@ -233,8 +234,8 @@ def _request(settings: Settings, large: bool, enough: float) -> TuneRequest:
     sizes = parsed(options.sizes)
     if options.channels and options.max_sms and options.channels > options.max_sms:
         raise fail("E410", f"--channels {options.channels}: each has a block; --max-sms is less")
-    if options.protocol == AUTO and sizes[-1] < LL_BYTES:
-        sizes = (*sizes, LL_BYTES)  # longer calls are served, too, and not by packets
+    if options.protocol == AUTO and sizes[-1] < MOST_LL_BYTES:
+        sizes = (*sizes, MOST_LL_BYTES)  # longer calls are served, too, and not by packets
     return TuneRequest(
         spread(sizes) if large else sizes,
         options.max_sms or most_blocks(settings.topology),

@@ -80,8 +80,8 @@ class CompiledProgram(Compiled):
 
     pipeline: the order of the tasks of `plan`; tuned: what was tried and chosen, None where no
     cluster was given or nothing was to be chosen. made_with: by a plan's name, options that leave
-    nothing open and make it again but for its window and grain. changes: what rescheduling changed,
-    before and after, of an imported schedule; empty of a program.
+    nothing open and make it again but for its window, its grain and its largest call. changes: what
+    rescheduling changed, before and after, of an imported schedule; empty of a program.
     """
 
     pipeline: Pipeline

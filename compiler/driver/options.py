@@ -63,6 +63,7 @@ class PassName(StrEnum):
     ALLOCATE = "allocate"
     SYNC = "sync"
     GREET = "greet"
+    LIMIT_BYTES = "limit_bytes"
     LIMIT_WINDOW = "limit_window"
 
 
@@ -119,7 +120,8 @@ class Options:
     protocol: str | None = _one_of(
         None,
         (*(one.value for one in PlanProtocol), AUTO),
-        "ll: packets with flags, for calls up to 64 KB. auto: where faster on the --cluster.",
+        "ll: packets with flags, for calls up to 64 KB, on GPUs 4 MB. auto: where faster on "
+        "the --cluster.",
     )
     accumulate: str | None = _one_of(
         None,

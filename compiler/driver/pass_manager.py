@@ -32,6 +32,7 @@ from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
 from hccc.passes.greet import greet
 from hccc.passes.hpds import hpds
+from hccc.passes.limit_bytes import limit_bytes
 from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
@@ -172,6 +173,8 @@ def lower_to_plan(pipeline: Pipeline, settings: Settings, runner: PassRunner) ->
     # Messages decide of whom each rank hears in a launch.
     if ll:
         plan = runner.run(PassName.GREET, greet, plan)
+        # Greetings have slots, too.
+        plan = runner.run(PassName.LIMIT_BYTES, limit_bytes, plan, settings.topology)
     # Blocks and waits decide which windows queues can carry.
     return runner.run(PassName.LIMIT_WINDOW, limit_window, plan)
 

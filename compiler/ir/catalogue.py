@@ -170,7 +170,8 @@ def assembled(
     """Returns the catalogue of `ranges` of `plans`.
 
     Ranges may be in any order; equal neighbours become one. Plans without a range are left out, the
-    others are named and numbered in the order of the ranges. O(ranges log ranges).
+    others are named and numbered in the order of the ranges; of packets they have room for the
+    calls of their ranges alone. O(ranges log ranges).
 
     Raises:
         UserError: E319 (`check`).
@@ -193,8 +194,18 @@ def assembled(
         tuple(part._replace(plan=number[part.plan]) for part in kept),
         provenance,
     )
+    made = replace(made, plans=tuple(_as_called(made, k) for k in range(len(used))))
     check(made)
     return made
+
+
+def _as_called(catalogue: Catalogue, k: int) -> Plan:
+    """Returns plan `k` with packet slots for the calls that it gets, where a range ends them."""
+    plan, ends = catalogue.plans[k], [catalogue.end(p) for p in catalogue.ranges if p.plan == k]
+    known = [end for end in ends if end is not None]
+    if not plan.max_bytes or len(known) < len(ends):
+        return plan
+    return replace(plan, max_bytes=min(plan.max_bytes, max(known)))
 
 
 def _apart(before: Range, part: Range) -> bool:

@@ -98,6 +98,12 @@ def packet_lines(plan: Plan) -> int:
     return -(-part // LINE_DATA)
 
 
+def slot_bytes(plan: Plan) -> int:
+    """Returns the bytes of a rank's packet slots, of both parities, on any device."""
+    shape = kernel_shape(plan)
+    return 2 * shape.channels * shape.packets * shape.lines * LINE_ROOM
+
+
 def kernel_shape(plan: Plan) -> KernelShape:
     """Returns the shape of the kernels of `plan`."""
     packets = plan.protocol is PlanProtocol.LL

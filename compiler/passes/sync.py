@@ -26,7 +26,7 @@ from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
 
-LL_BYTES = 64 << 10  # the largest call through packets: more moves faster by itself
+LL_BYTES = 64 << 10  # the largest call through packets, unless `limit_bytes` says more
 
 
 @dataclass(frozen=True, slots=True, eq=False)

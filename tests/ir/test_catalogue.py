@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hccc.base.diagnostics import InternalError, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir.catalogue import MOST_BYTES, MOST_PLANS, Catalogue, Range, assembled, check, plan_name
 from hccc.ir.choices import Accumulate
 from hccc.ir.micro_batch import GRAIN
@@ -87,6 +89,22 @@ def test_what_is_alike_is_one_and_what_is_not_used_goes() -> None:
     assert [plan.source for plan in found.plans] == ["ring.rccl", "mesh.rccl"]
     assert [plan.name for plan in found.plans] == ["c_1", "c_2"]
     assert found.keeps_input and found.n_ranks == 4
+
+
+def test_packets_have_room_for_the_calls_that_they_get() -> None:
+    options = Options(protocol="ll", tune="off")
+    packets = driver.compile_program(plans.mesh_allreduce(4), options).plan
+    of = (replace(packets, max_bytes=1 << 20), PAIR[0])
+
+    def largest(*ends: int | None) -> int:
+        """The largest call, where calls in place and out of place end with others, or do not."""
+        later = [Range(bool(k), end, 1, 0, GRAIN) for k, end in enumerate(ends) if end]
+        first = [Range(bool(k), 0, 0, 0, GRAIN) for k in range(len(ends))]
+        return assembled("c", of, [*first, *later]).plans[0].max_bytes
+
+    assert largest(FIRST, BORDER) == BORDER
+    assert largest(8 << 20) == 1 << 20
+    assert largest(FIRST, None) == 1 << 20
 
 
 def test_a_plan_alone_gives_the_catalogue_all_that_it_has() -> None:

@@ -220,7 +220,8 @@ class Tuner:
         )
 
     def _candidates(self, probed: F8) -> tuple[TuneCandidate, ...]:
-        """Searches all sizes with the structures that are near the best at any probe.
+        """Searches all sizes with the structures that are near the best at any probe, or are of
+        packets, which serve few of them.
 
         probed: f8[structures, probes] µs. Of a single size only the best structure is searched
         once more, with finer cuts.
@@ -230,6 +231,7 @@ class Tuner:
         """
         sizes = self.request.sizes
         near = (probed <= FAR * probed.min(0)).any(1)
+        near |= [bool(s.plan.max_bytes) for s in self._searches]  # packets may be best in between
         behind = (probed > probed.min(0)).all(1)
         self._shorten(behind)
         alone, first = len(sizes) == 1, int(probed[:, 0].argmin())

@@ -22,9 +22,11 @@ from hccc.ir import text as words
 from hccc.ir.choices import Bits, PlanProtocol
 from hccc.ir.collective import OpType
 from hccc.ir.digest import digest
+from hccc.ir.kernel_shape import slot_bytes
 from hccc.ir.topology import Device, Topology, uniform
 from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
+from hccc.passes.limit_bytes import MOST_SLOT_BYTES
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.builtin.direct import direct
@@ -33,7 +35,7 @@ from tests.marks import slow
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RING, RHD = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "rhd_allreduce.rccl"
 SIZES = (1 << 12, 1 << 20, 1 << 28)
-SHORT = [1 << k for k in range(3, 17)]
+SHORT = [1 << k for k in range(3, 21)]
 
 
 @cache
@@ -321,19 +323,20 @@ def test_protocol_auto_takes_packets_for_short_calls_only() -> None:
     known = {plan.name: plan.protocol for plan in made.catalogue.plans}
     assert known[made.at(8, False).plan.name] is PlanProtocol.LL
     assert made.plan.protocol is PlanProtocol.SIMPLE  # it would serve all sizes
+    for plan in made.catalogue.plans[:-1]:
+        of = [part for part in made.catalogue.ranges if made.catalogue.plans[part.plan] is plan]
+        # Its slots hold the longest call that it gets, and no longer one.
+        assert plan.max_bytes == max(made.catalogue.end(part) or math.inf for part in of)
+        assert slot_bytes(plan) <= MOST_SLOT_BYTES
     for in_place in made.catalogue.modes:
-        assert all(
-            plan.protocol is PlanProtocol.SIMPLE
-            or (made.catalogue.end(part) or math.inf) <= plan.max_bytes
-            for part in made.catalogue.ranges
-            for plan in [made.catalogue.plans[part.plan]]
-        )
         now, before = ([took(one, size, in_place) for size in SHORT] for one in (made, simple))
         assert all(a <= 1.01 * b for a, b in zip(now, before, strict=True))
         assert now[0] < 0.7 * before[0]
     lines = [*report.structure_lines(made.tuned)] if made.tuned else []
     assert any("* hpds, fuse auto, packets" in line and "too long" in line for line in lines)
-    assert made.made_with[made.at(8, False).plan.name].protocol == "ll"
+    short, middle = (made.made_with[made.at(size, False).plan.name] for size in (8, 1 << 18))
+    assert short.protocol == middle.protocol == "ll"
+    assert (short.fuse, middle.fuse) == ("auto", "full"), "one shot, and two for longer calls"
 
 
 def test_protocol_auto_serves_calls_that_are_longer_than_those_asked_for() -> None:
