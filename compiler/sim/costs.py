@@ -45,4 +45,5 @@ SWITCHED = 0.8
 SIMPLE = Costs()
 LL = Costs(efficiency=0.5)
 LL128 = Costs(efficiency=120 / 128)
+PACKETS = Costs(efficiency=0.75)  # of generated kernels: 6 bytes in 8 (kernel-protocol §14)
 PROTOCOLS = {"Simple": SIMPLE, "LL": LL, "LL128": LL128}

@@ -20,7 +20,7 @@ from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
 from hccc.sim.cores import core_of, launch
-from hccc.sim.costs import LL, SWITCHED
+from hccc.sim.costs import PACKETS, SWITCHED
 from hccc.sim.meeting import Meeting, meeting
 from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
@@ -176,7 +176,7 @@ def _flags(operands: Operands, plan: Plan) -> F8:
     packets = operands.buffer == Buffer.QUEUE
     packets &= plan.protocol is PlanProtocol.LL
     of_each = np.bincount(operands.owner()[packets], minlength=len(plan))
-    return frozen(of_each * (1 / LL.efficiency - 1), np.float64)
+    return frozen(of_each * (1 / PACKETS.efficiency - 1), np.float64)
 
 
 def switched(plan: Plan) -> tuple[B1, B1]:

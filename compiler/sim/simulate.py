@@ -21,7 +21,7 @@ from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.ir.uneven import BlockTable, check_uneven, skewed
 from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
-from hccc.sim.costs import LL, SIMPLE, Costs
+from hccc.sim.costs import PACKETS, SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, parts_of, pieces
 from hccc.sim.memory import MemoryRates, delivered, memory_of
 from hccc.sim.state import State
@@ -166,7 +166,7 @@ def simulate(
     plan = machine.plan
     _check(machine, request)
     if plan.protocol is PlanProtocol.LL:
-        request = replace(request, costs=replace(request.costs, efficiency=LL.efficiency))
+        request = replace(request, costs=replace(request.costs, efficiency=PACKETS.efficiency))
     block, size = pieces(plan, request.size)
     parts = parts_of(plan, block, _lengths(plan, request, block))
     batches, micro = batches_of(plan, block, request.micro_batch)

@@ -188,10 +188,10 @@ def primitives(
             capacity[core] = 1.0
         posts = _posts(plan, i)
         hands = network.transfers(rank, sources, targets, posts)
-        k, d = len(sources), len(targets) - sum(not x.counts for x in hands)
-        if network.packets:  # flags are half of a packet
-            k += sum(b == Buffer.QUEUE for _, b in sources)
-            d += sum(b == Buffer.QUEUE for _, b in targets)
+        k, d = float(len(sources)), float(len(targets) - sum(not x.counts for x in hands))
+        if network.packets:  # of a packet 12 bytes are data, 4 flags
+            k += sum(b == Buffer.QUEUE for _, b in sources) / 3
+            d += sum(b == Buffer.QUEUE for _, b in targets) / 3
         memory, faster = _memory(network, rank, block, in_place)
         copied = k * device.read + d * (1 - device.read)
         found.append(

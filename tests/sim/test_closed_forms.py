@@ -286,16 +286,16 @@ def test_packets_take_an_alpha_a_hop(name: str, hops: int) -> None:
     assert sum(parts.values()) == pytest.approx(run.finish)
 
 
-def test_half_of_a_packet_is_flags() -> None:
-    """A block stores the bytes of 7 ranks twice, at the rate of its stores."""
+def test_a_quarter_of_a_packet_is_flags() -> None:
+    """A block stores the bytes of 7 ranks with a third more, at the rate of its stores."""
     run = packets("direct_allreduce", DGX, 64 << 10)
     part, device = run.payload, run.machine.topology.devices[0]
     sends = run.machine.plan.dst.counts() == 7
-    copies = (1 + 2 * 7) / 2
+    copies = (1 + 7 * 4 / 3) / 2
     took = (run.end - run.ready)[sends]
     assert took.min() == pytest.approx(us(copies * part, device.store), rel=CLOSE)
     crossed = run.carried[run.machine.links]
-    assert crossed.max() == pytest.approx(2 * 7 * run.size)
+    assert crossed.max() == pytest.approx(7 * 4 / 3 * run.size)
 
 
 @pytest.mark.parametrize(

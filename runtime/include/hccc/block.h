@@ -99,9 +99,13 @@ HCCC_FN bool hccc_reached(unsigned have, unsigned want) {
   return static_cast<int>(have - want) >= 0;
 }
 
+// The bits of an epoch that its packets have, in the uppermost bits of a word.
+constexpr unsigned hccc_epoch_shift = 32 - hccc_epoch_bits;
+constexpr unsigned hccc_epoch_mask = 0xffffffffu >> hccc_epoch_shift;
+
 HCCC_FN bool hccc_arrived(const unsigned* flag, unsigned want, bool exactly = false) {
   const unsigned have = hccc_poll(flag);
-  return exactly ? have == want : hccc_reached(have, want);
+  return exactly ? have >> hccc_epoch_shift == want : hccc_reached(have, want);
 }
 
 // The fields of a fault record that depend on the wait.

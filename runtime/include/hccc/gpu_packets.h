@@ -1,7 +1,7 @@
 // gpu_packets.h: primitives whose sources and destinations may be packet slots, on a GPU.
 //
-// A packet is 16 bytes, {word, flag, word, flag}: 8 bytes of data, of which each word comes together
-// with a flag, the launch's epoch. Nothing else says that it is there, and nothing is ordered with it.
+// A packet is two halves of 8 bytes: 6 bytes of data each, which come together with a flag of 2 bytes,
+// of the launch's epoch. Nothing else says that it is there, and nothing is ordered with it.
 // Each thread moves units of its own: it loads the packets of all sources of a unit until all are
 // there, combines them, and stores the result. No thread waits for another of its block.
 #pragma once
@@ -21,9 +21,9 @@ constexpr bool hccc_meets = HCCC_FLAGS + HCCC_SCRATCH + HCCC_STAGE > 0;
 constexpr bool hccc_orders = HCCC_BLOCKS > 1;
 
 // What a thread moves at once: whole elements in whole packets.
-constexpr int hccc_unit_packets = sizeof(hccc_T) > 8 ? 2 : 1;
-struct alignas(8) hccc_unit {
-  unsigned word[2 * hccc_unit_packets];
+constexpr int hccc_unit_packets = sizeof(hccc_T) > 4 ? sizeof(hccc_T) / 4 : 1;
+struct alignas(hccc_unit_packets * 4) hccc_unit {
+  unsigned word[3 * hccc_unit_packets];
 };
 struct __attribute__((may_alias)) hccc_unit_in_memory {
   hccc_unit unit;
@@ -32,7 +32,9 @@ constexpr int hccc_unit_length = hccc_elements<hccc_unit>::length;
 constexpr int hccc_polled = 8 / hccc_unit_packets;  // sources whose packets are loaded at once
 
 // A packet after the last that data can have says which call a slot is of.
-constexpr int hccc_call_packet = HCCC_LINES * HCCC_LINE_DATA / 8;
+constexpr int hccc_slot_length = HCCC_LINES * HCCC_LINE_DATA / int(sizeof(hccc_T));
+constexpr int hccc_call_packet =
+    (hccc_slot_length + hccc_unit_length - 1) / hccc_unit_length * hccc_unit_packets;
 static_assert((hccc_call_packet + 1) * int(sizeof(hccc_packet)) <= HCCC_LINES * HCCC_LINE_ROOM);
 
 constexpr long long hccc_slot_bytes = 1LL * HCCC_LINE_ROOM * HCCC_LINES;
@@ -59,6 +61,24 @@ HCCC_FN int hccc_units_of(int elements) {
   return (elements + hccc_unit_length - 1) / hccc_unit_length;
 }
 
+// Returns whether so many elements have a unit of that number; no division.
+HCCC_FN bool hccc_has(int unit, int elements) { return unit * hccc_unit_length < elements; }
+
+// Returns the flag of this launch's packets in the upper half of a word.
+HCCC_FN unsigned hccc_tag(const hccc_block& b) { return b.launch << hccc_epoch_shift; }
+
+// Returns packet i of a unit.
+HCCC_FN hccc_packet hccc_packed(const hccc_unit& unit, int i, unsigned tag) {
+  const unsigned* w = unit.word + 3 * i;
+  return {{w[0], w[2]}, {tag | (w[1] & 0xffffu), tag | w[1] >> 16}};
+}
+
+// Fills in what packet i of a unit has.
+HCCC_FN void hccc_unpack(hccc_unit& unit, int i, const hccc_packet& p) {
+  unsigned* w = unit.word + 3 * i;
+  w[0] = p.low[0], w[1] = (p.high[0] & 0xffffu) | p.high[1] << 16, w[2] = p.low[1];
+}
+
 // Returns whether a part is the first of a block, which has a packet in every launch, also without data: by
 // that ranks hear of each other, and of what they call.
 HCCC_FN bool hccc_is_first(const hccc_block& b, int sub) { return !(sub | b.channel); }
@@ -77,7 +97,9 @@ HCCC_FN int hccc_first_unit(const hccc_block& b, int sub) {
 
 // Returns whether flags are to be forgotten: epochs wrap soon, and a packet that small calls have left
 // alone since they wrapped last could be taken for a new one.
-HCCC_FN bool hccc_forgets(const hccc_block& b) { return b.launch >= 0xfffffffeu; }
+HCCC_FN bool hccc_forgets(const hccc_block& b) {
+  return (b.launch & hccc_epoch_mask) >= hccc_epoch_mask - 1;
+}
 
 // Returns this thread's number from the last, so that what is said of a call is said by threads that
 // have no data in short calls.
@@ -92,10 +114,10 @@ HCCC_FN bool hccc_is_idle(const hccc_block& b, int sub, bool moves) {
   const int valid = moves ? hccc_valid_of(b, sub) : 0;
   if (hccc_forgets(b)) return false;
   if (hccc_is_first(b, sub)) {
-    const bool tells = hccc_from_last() < hccc_most_of<From, To>, has = hccc_thread() < hccc_units_of(valid);
+    const bool tells = hccc_from_last() < hccc_most_of<From, To>, has = hccc_has(hccc_thread(), valid);
     return !tells && !has && hccc_thread();
   }
-  return !valid || hccc_first_unit(b, sub) >= hccc_units_of(valid);
+  return !hccc_has(hccc_first_unit(b, sub), valid);
 }
 
 // Waits until half of a packet of the own rank is there; rare, so out of line, and with a copy of the
@@ -103,7 +125,8 @@ HCCC_FN bool hccc_is_idle(const hccc_block& b, int sub, bool moves) {
 HCCC_NOINLINE bool hccc_await_packet(hccc_block b, int prim, int rank, int slot, int packet, int half) {
   const char* at = b.slots + hccc_packet_at(slot, packet);
   const unsigned* flag = reinterpret_cast<const unsigned*>(at) + 2 * half + 1;
-  return hccc_wait(b, flag, b.launch, {HCCC_WAIT_PACKET, rank, prim, static_cast<unsigned>(slot)});
+  const unsigned want = b.launch & hccc_epoch_mask;
+  return hccc_wait(b, flag, want, {HCCC_WAIT_PACKET, rank, prim, static_cast<unsigned>(slot)});
 }
 
 // Tells every destination of the block's first part what call this is, and hears it of every source, in a
@@ -115,15 +138,15 @@ HCCC_NOINLINE bool hccc_tell_call(hccc_block b, int prim, const hccc_operand* fr
   for (int i = hccc_from_last(); i < d; i += hccc_threads)
     if (to[i].buffer == HCCC_IN_PACKETS)
       hccc_st_packet(hccc_slots_of(b, to[i].rank) + hccc_packet_at(to[i].slot, hccc_call_packet),
-                     {{call[0], call[1]}, {b.launch, b.launch}});
+                     {{call[0], call[1]}, {hccc_tag(b), hccc_tag(b)}});
   for (int i = hccc_from_last(); b.p->signature && i < k; i += hccc_threads) {
     const hccc_operand o = from[i];
     if (o.buffer != HCCC_IN_PACKETS) continue;
     for (int half = 0; half < 2; ++half)
       if (!hccc_await_packet(b, prim, o.rank, o.slot, hccc_call_packet, half)) return false;
     const hccc_packet said = hccc_ld_packet(b.slots + hccc_packet_at(o.slot, hccc_call_packet));
-    const bool same = said.word[0] == call[0] && said.word[1] == call[1];
-    if (same || !(said.word[0] | said.word[1])) continue;
+    const bool same = said.low[0] == call[0] && said.low[1] == call[1];
+    if (same || !(said.low[0] | said.low[1])) continue;
     hccc_report(b, 0, 0, {HCCC_OTHER_CALL, o.rank, -1, 0});
     return false;
   }
@@ -153,11 +176,24 @@ HCCC_FN void hccc_store_unit(hccc_T* at, hccc_unit unit, int left) {
     if (i < left) *reinterpret_cast<hccc_word*>(at + i) = __builtin_bit_cast(hccc_word, e.item[i]);
 }
 
-// Loads a unit of n sources, from number k on: what is in memory, and packets again and again, all at once,
-// until all are there. False: the launch is lost.
+// Waits until the packets of a unit of n sources have come, one after the other; rare, as
+// hccc_await_packet. False: the launch is lost.
+HCCC_NOINLINE bool hccc_await_unit(hccc_block b, int prim, const hccc_operand* from, int n, int unit) {
+  for (int k = 0; k < n; ++k) {
+    if (from[k].buffer != HCCC_IN_PACKETS) continue;
+    for (int half = 0; half < 2 * hccc_unit_packets; ++half) {
+      const int packet = unit * hccc_unit_packets + half / 2;
+      if (!hccc_await_packet(b, prim, from[k].rank, from[k].slot, packet, half % 2)) return false;
+    }
+  }
+  return true;
+}
+
+// Loads a unit of n sources, from number k on: what is in memory, and packets again and again, all at once.
+// False: some are not there yet.
 template <class From, int n>
-HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int prim,
-                                const hccc_operand* from, int k, int unit, int left) {
+HCCC_FN bool hccc_poll_units(hccc_unit (&got)[n], const hccc_block& b, const hccc_operand* from, int k,
+                             int unit, int left) {
   const char* at[n];
   bool any = false;
   HCCC_UNROLL(n)
@@ -169,7 +205,10 @@ HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int pr
     else got[g] = hccc_load_unit(hccc_unit_at(b, o, unit), left);
   }
   hccc_packet found[n][hccc_unit_packets];
-  for (unsigned turns = 1; any; ++turns) {
+  const unsigned tag = hccc_tag(b);
+  bool come = !any;
+  HCCC_UNROLL(1)
+  for (int turns = 0; !come && turns < 256; ++turns) {
     HCCC_UNROLL(n)
     for (int g = 0; g < n; ++g) {
       HCCC_UNROLL(hccc_unit_packets)
@@ -182,26 +221,28 @@ HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int pr
       HCCC_UNROLL(hccc_unit_packets)
       for (int i = 0; i < hccc_unit_packets; ++i)
         if (From::packets(k + g))
-          differ |= (found[g][i].flag[0] ^ b.launch) | (found[g][i].flag[1] ^ b.launch);
+          differ |= (found[g][i].high[0] ^ tag) | (found[g][i].high[1] ^ tag);
     }
-    if (!differ) break;
-    if (turns % 256) continue;
-    HCCC_UNROLL(1)
-    for (int g = 0; g < n && k + g < From::length; ++g) {
-      const hccc_operand o = from[k + g];
-      if (o.buffer != HCCC_IN_PACKETS) continue;
-      for (int half = 0; half < 2 * hccc_unit_packets; ++half) {
-        const int packet = unit * hccc_unit_packets + half / 2;
-        if (!hccc_await_packet(b, prim, o.rank, o.slot, packet, half % 2)) return false;
-      }
-    }
+    come = !(differ >> hccc_epoch_shift);
   }
-  if (any && hccc_orders) hccc_fence();
+  if (any && come && hccc_orders) hccc_fence();
   HCCC_UNROLL(n)
   for (int g = 0; g < n; ++g) {
-    HCCC_UNROLL(2 * hccc_unit_packets)
-    for (int i = 0; i < 2 * hccc_unit_packets; ++i)
-      if (From::packets(k + g)) got[g].word[i] = found[g][i / 2].word[i % 2];
+    HCCC_UNROLL(hccc_unit_packets)
+    for (int i = 0; i < hccc_unit_packets; ++i)
+      if (From::packets(k + g)) hccc_unpack(got[g], i, found[g][i]);
+  }
+  return come;
+}
+
+// Receives a unit of n sources, from number k on. False: the launch is lost.
+template <class From, int n>
+HCCC_FN bool hccc_receive_units(hccc_unit (&got)[n], const hccc_block& b, int prim,
+                                const hccc_operand* from, int k, int unit, int left) {
+  HCCC_UNROLL(1)
+  while (!hccc_poll_units<From, n>(got, b, from, k, unit, left)) {
+    const int sources = From::length - k < n ? From::length - k : n;
+    if (!hccc_await_unit(b, prim, from + k, sources, unit)) return false;
   }
   return true;
 }
@@ -238,8 +279,7 @@ HCCC_FN void hccc_send_unit(hccc_unit result, const hccc_block& b, const hccc_op
       HCCC_UNROLL(hccc_unit_packets)
       for (int i = 0; i < hccc_unit_packets; ++i)
         if (To::packets(d + g))
-          hccc_st_packet(at[g] + i * sizeof(hccc_packet),
-                         {{result.word[2 * i], result.word[2 * i + 1]}, {b.launch, b.launch}});
+          hccc_st_packet(at[g] + i * sizeof(hccc_packet), hccc_packed(result, i, hccc_tag(b)));
     }
   }
   if (!hccc_orders) hccc_keep_unit<To>(result, b, to, unit, left);

@@ -194,10 +194,13 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
 #if HCCC_PACKETS > 0
 
 // Where only packets cross between ranks, a block neither meets others when it begins nor when it
-// ends: packets are numbered with their launch, its epoch, which is never 0 and keeps its parity when
-// it wraps. Nor do its threads meet before the end. The fault record may lie in the host's memory, which
+// ends: packets are numbered with their launch, its epoch, whose bits in a packet are never 0 and keep
+// its parity when they wrap. Nor do its threads meet before the end. The fault record may lie in the host's memory, which
 // is far from a GPU: there only waits look at it.
-HCCC_FN unsigned hccc_next_epoch(unsigned last) { return last + 1 ? last + 1 : 2; }
+HCCC_FN unsigned hccc_next_epoch(unsigned last) {
+  const unsigned next = last + 1;
+  return next & hccc_epoch_mask ? next : next + 2;
+}
 
 HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
   const hccc_state& state = *hccc_state_of(b);

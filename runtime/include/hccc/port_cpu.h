@@ -16,6 +16,7 @@
 #define HCCC_PACKETS_BODY "packets.h"
 #define HCCC_KERNEL  // cpu_runtime.h calls hccc_run_block
 
+constexpr unsigned hccc_epoch_bits = 32;  // of a launch's number, in packets
 constexpr bool hccc_port_parallel = false;
 constexpr int hccc_threads = 1;
 

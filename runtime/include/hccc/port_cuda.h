@@ -117,12 +117,12 @@ HCCC_FN void hccc_st16(void* at, hccc_words w) {
                : "memory");
 }
 
-// 8 bytes of data, and two flags.
+// Two halves of 8 bytes, each with a flag in the upper half of its upper word.
 struct hccc_packet {
-  unsigned word[2], flag[2];
+  unsigned low[2], high[2];
 };
 
-// Load and store a packet by one instruction, of which each half, a word and a flag, is one access.
+// Load and store a packet by one instruction, of which each half is one access.
 HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
   unsigned long long half[2];
   asm volatile("ld.relaxed." HCCC_SCOPE ".global.v2.u64 {%0, %1}, [%2];"
@@ -135,8 +135,8 @@ HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
 
 HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
   asm volatile("st.relaxed." HCCC_SCOPE ".global.v2.u64 [%0], {%1, %2};" ::"l"(at),
-               "l"(static_cast<unsigned long long>(p.flag[0]) << 32 | p.word[0]),
-               "l"(static_cast<unsigned long long>(p.flag[1]) << 32 | p.word[1])
+               "l"(static_cast<unsigned long long>(p.high[0]) << 32 | p.low[0]),
+               "l"(static_cast<unsigned long long>(p.high[1]) << 32 | p.low[1])
                : "memory");
 }
 

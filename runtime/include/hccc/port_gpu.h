@@ -7,6 +7,7 @@
 #define HCCC_BODY "gpu_body.h"
 #define HCCC_PACKETS_BODY "gpu_packets.h"
 
+constexpr unsigned hccc_epoch_bits = 16;  // of a launch's number, in packets
 constexpr bool hccc_port_parallel = true;
 constexpr int hccc_threads = HCCC_THREADS;
 

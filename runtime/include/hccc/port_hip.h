@@ -155,15 +155,14 @@ HCCC_FN void hccc_st16(void* at, hccc_words w) {
   *(hccc_global_words*)at = __builtin_bit_cast(hccc_words_vector, w);
 }
 
-// 8 bytes of data, and two flags.
+// Two halves of 8 bytes, each with a flag in the upper half of its upper word.
 struct hccc_packet {
-  unsigned word[2], flag[2];
+  unsigned low[2], high[2];
 };
 
 typedef __attribute__((address_space(1))) unsigned long long hccc_global_half;
 
-// Load and store a packet as two halves, a word and a flag: 16 bytes are not promised to be one
-// access.
+// Load and store a packet as two halves: 16 bytes are not promised to be one access.
 HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
   const hccc_global_half* half = (const hccc_global_half*)at;
   const unsigned long long a = __hip_atomic_load(half, __ATOMIC_RELAXED, HCCC_SCOPE);
@@ -174,8 +173,8 @@ HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
 
 HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
   hccc_global_half* half = (hccc_global_half*)at;
-  const unsigned long long a = static_cast<unsigned long long>(p.flag[0]) << 32 | p.word[0];
-  const unsigned long long b = static_cast<unsigned long long>(p.flag[1]) << 32 | p.word[1];
+  const unsigned long long a = static_cast<unsigned long long>(p.high[0]) << 32 | p.low[0];
+  const unsigned long long b = static_cast<unsigned long long>(p.high[1]) << 32 | p.low[1];
   __hip_atomic_store(half, a, __ATOMIC_RELAXED, HCCC_SCOPE);
   __hip_atomic_store(half + 1, b, __ATOMIC_RELAXED, HCCC_SCOPE);
 }

@@ -22,8 +22,8 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
         hccc_rearm(wait);
       } else if (state == HCCC_EXPIRED || lost || found.over) {
         // Of an aborted launch only a wait inside a primitive is worth a report.
-        if (!lost || cause.prim >= 0)
-          hccc_report(b, hccc_ld_relaxed(flag), want, cause, lost ? HCCC_ABORT_REQUEST : 0);
+        const unsigned have = hccc_ld_relaxed(flag) >> (exactly ? hccc_epoch_shift : 0);
+        if (!lost || cause.prim >= 0) hccc_report(b, have, want, cause, lost ? HCCC_ABORT_REQUEST : 0);
         return false;
       }
       extension = found.extension;

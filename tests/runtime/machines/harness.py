@@ -66,6 +66,31 @@ class Harness:
             self._kernels = {text: self._launcher().kernel_of(text)}
         return self._kernels[text]
 
+    def fault_after_wrap(self, text: str, seed: int) -> str:
+        """Makes short calls of packets before their epochs wrap, and long ones after, where others
+        of the same epochs, 2 and 3, have left their packets. Returns what was wrong, or nothing."""
+        built = self._launcher()
+        built.seed = seed
+        built.kernels[built.source, Variant("float32")] = self.kernel(text)
+        shape = shape_of(self.plan)
+        for words in built._flags.view(np.uint32).reshape(self.plan.n_ranks, -1):
+            for parity, slots in enumerate(np.split(words[shape.packets_at // 4 :], 2)):
+                slots[1::2] = 2 + parity << 16
+            words[32 * shape.state_at + 1] = 0xFFFD
+        for count in (2, 2, self.count, self.count):
+            buffers = [built.arrays.zeros(count, np.float32) for _ in range(2 * self.plan.n_ranks)]
+            for rank in range(self.plan.n_ranks):
+                buffers[rank][:] = np.arange(count) + 1 + rank
+            halves = buffers[: self.plan.n_ranks], buffers[self.plan.n_ranks :]
+            try:
+                built.launch_all([halves], LaunchRequest(count, "float32", timeout=0, deadline=5.0))
+            except UserError as error:
+                return error.problem.message
+            wanted = np.sum(halves[0], axis=0)
+            if not all((o == wanted).all() for o in halves[1]):
+                return f"wrong data of {count}"
+        return ""
+
     def fault(self, text: str, seed: int) -> str:
         """Queues three calls with a text: of all but the first, inputs are the outputs before.
         Returns what was wrong, or nothing."""

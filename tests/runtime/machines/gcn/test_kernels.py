@@ -121,9 +121,9 @@ def test_an_older_architecture(hccc: Hccc, name: str, protocol: str) -> None:
 @pytest.mark.slow
 def test_packets_for_short_calls_and_counters_for_others(hccc: Hccc) -> None:
     how = ["--protocol", "auto", "--cluster", str(EXAMPLES / "clusters" / "dgx-h100.cluster")]
-    sizes = ["--max-sms", "1", "-b", "512", "-e", "128K", "-f", "256", "-n", "1"]
+    sizes = ["--max-sms", "1", "-b", "512", "-e", "256K", "-f", "512", "-n", "1"]
     rows = run(hccc, "direct_allgather", *how, *sizes).splitlines()
-    served = [row.split()[-1] for row in rows if row.split()[:1] in (["512"], ["131072"])]
+    served = [row.split()[-1] for row in rows if row.split()[:1] in (["512"], ["262144"])]
     assert served == ["direct_allgather_1", "direct_allgather_2"]
 
 
@@ -253,10 +253,10 @@ def test_packets_are_not_fenced(tmp_path: Path, arch: str, monkeypatch: pytest.M
     assert most >= 14
 
 
-CHECKED = "differ |= (found[g][i].flag[0] ^ b.launch) | (found[g][i].flag[1] ^ b.launch);"
+CHECKED = "differ |= (found[g][i].high[0] ^ tag) | (found[g][i].high[1] ^ tag);"
 BREAKS = {  # header, text, another in its place
-    "no check": ("gpu_packets.h", "if (!differ) break;", "break;"),
-    "half a check": ("gpu_packets.h", CHECKED, "differ |= found[g][i].flag[0] ^ b.launch;"),
+    "no check": ("gpu_packets.h", "come = !(differ >> hccc_epoch_shift);", "come = true;"),
+    "half a check": ("gpu_packets.h", CHECKED, "differ |= found[g][i].high[0] ^ tag;"),
     "one parity": ("launch.h", "static_cast<long long>(b.launch & 1)", "0LL"),
 }
 

@@ -71,10 +71,10 @@ def test_what_orders_is_missed(tmp_path: Path, ring: bool) -> None:
     assert {"st.release", "ld.acquire", "bar.sync", "bar.red"} <= told
 
 
-CHECKED = "differ |= (found[g][i].flag[0] ^ b.launch) | (found[g][i].flag[1] ^ b.launch);"
+CHECKED = "differ |= (found[g][i].high[0] ^ tag) | (found[g][i].high[1] ^ tag);"
 BREAKS = {  # header, text, another in its place
-    "no check": ("gpu_packets.h", "if (!differ) break;", "break;"),
-    "half a check": ("gpu_packets.h", CHECKED, "differ |= found[g][i].flag[0] ^ b.launch;"),
+    "no check": ("gpu_packets.h", "come = !(differ >> hccc_epoch_shift);", "come = true;"),
+    "half a check": ("gpu_packets.h", CHECKED, "differ |= found[g][i].high[0] ^ tag;"),
     "one parity": ("launch.h", "static_cast<long long>(b.launch & 1)", "0LL"),
     "channels in one place": ("launch.h", "* HCCC_CHANNELS + b.channel", "* HCCC_CHANNELS"),
     "the same epoch": ("launch.h", "b.launch = hccc_next_epoch(state.launch)", "b.launch = 1"),
@@ -118,6 +118,20 @@ def test_a_broken_packet_is_told(packets: Harness, what: str) -> None:
     assert any(packets.fault(text, seed) for seed in range(4 * SEEDS))
 
 
+FORGETS = "(b.launch & hccc_epoch_mask) >= hccc_epoch_mask - 1"
+
+
+@pytest.mark.slow
+def test_old_packets_are_forgotten_before_epochs_wrap(tmp_path: Path) -> None:
+    options = Options(protocol="ll")
+    plan = driver.compile_program(plans.mesh_allreduce(2), options).plan
+    harness = harness_of(replace(plan, warps=1), tmp_path)
+    assert [harness.fault_after_wrap(harness.text, seed) for seed in range(SEEDS)] == [""] * SEEDS
+    for never in ("false", f"{FORGETS} + 1"):
+        text = harness.edit("gpu_packets.h", FORGETS, never)
+        assert "wrong data of 50" in [harness.fault_after_wrap(text, s) for s in range(SEEDS)]
+
+
 @pytest.mark.slow
 def test_packets_order_blocks_of_a_rank(tmp_path: Path) -> None:
     """A block stores a sum of some ranks where another stores that of all, when others told it."""
@@ -146,9 +160,9 @@ def test_run(hccc: Hccc) -> None:
 @pytest.mark.slow
 def test_packets_for_short_calls_and_counters_for_others(hccc: Hccc) -> None:
     how = ["--protocol", "auto", "--cluster", str(EXAMPLES / "clusters" / "dgx-h100.cluster")]
-    sizes = ["--max-sms", "1", "-b", "512", "-e", "128K", "-f", "256", "-n", "1"]
+    sizes = ["--max-sms", "1", "-b", "512", "-e", "256K", "-f", "512", "-n", "1"]
     rows = run(hccc, "direct_allgather", *how, *sizes).splitlines()
-    served = [row.split()[-1] for row in rows if row.split()[:1] in (["512"], ["131072"])]
+    served = [row.split()[-1] for row in rows if row.split()[:1] in (["512"], ["262144"])]
     assert served == ["direct_allgather_1", "direct_allgather_2"]
 
 
