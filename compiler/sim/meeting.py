@@ -26,8 +26,8 @@ class AccessChain(NamedTuple):
     fences: int
 
 
-ALONE = AccessChain(loads=13, fences=2)
-SHARED = AccessChain(loads=15, fences=4)  # blocks of a rank wait for its first, and it for them
+ALONE = AccessChain(loads=10, fences=2)
+SHARED = AccessChain(loads=10, fences=4)  # blocks of a rank wait for its first, and it for them
 # Ranks that exchange packets do not meet: a rank loads its epoch and its data before its first
 # packet and stores its result after its last, which takes as long as two flags.
 PACKETS = AccessChain(loads=0, fences=0)

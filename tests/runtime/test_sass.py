@@ -92,7 +92,7 @@ def test_a_launch_is_entered_by_few_loads_one_after_the_other(tmp_path: Path) ->
 @needs_tools
 @pytest.mark.parametrize(
     ("channels", "loads", "fences", "simulated"),
-    [(1, 13, 2, meeting.ALONE), (2, 15, 4, meeting.SHARED)],
+    [(1, 10, 2, meeting.ALONE), (2, 10, 4, meeting.SHARED)],
 )
 def test_ranks_meet_by_few_accesses_one_after_the_other(
     channels: int, loads: int, fences: int, simulated: meeting.AccessChain, tmp_path: Path

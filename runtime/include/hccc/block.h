@@ -25,6 +25,7 @@ struct hccc_block {
   unsigned launch;  // this launch's number, from 1
   unsigned m0, m1;  // the window's micro-batches [m0, m1), counted in this launch
   bool stopped;     // the launch is lost: leave without touching anything
+  char* flags;      // of the own rank: no wait loads where its counter lies
 #if HCCC_SWITCHED
   void *all_inputs, *all_outputs;  // multicast addresses of all ranks' buffers; null: there is none
 #endif
@@ -47,9 +48,18 @@ HCCC_FN const hccc_peer& hccc_peer_of(const hccc_block& b, [[maybe_unused]] int 
 #endif
 }
 
+// Returns a counter in a rank's flags.
+HCCC_FN unsigned* hccc_counter_in(const hccc_block& b, void* flags, long long index) {
+  return reinterpret_cast<unsigned*>(static_cast<char*>(flags) + b.p->flags_at + index * HCCC_FLAG_STRIDE);
+}
+
 HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
-  char* flags = static_cast<char*>(b.p->ranks[rank].flags) + b.p->flags_at;
-  return reinterpret_cast<unsigned*>(flags + index * HCCC_FLAG_STRIDE);
+  return hccc_counter_in(b, b.p->ranks[rank].flags, index);
+}
+
+// Returns a counter of the own rank.
+HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
+  return reinterpret_cast<unsigned*>(b.flags + index * HCCC_FLAG_STRIDE);
 }
 
 HCCC_FN long long hccc_flag_index(const hccc_block& b, int flag) {
@@ -60,11 +70,14 @@ HCCC_FN unsigned* hccc_flag(const hccc_block& b, int rank, int flag) {
   return hccc_counter(b, rank, hccc_flag_index(b, flag));
 }
 
-// Returns where the memory of `rank` holds the notice of rank `from`; a rank's own memory holds its
-// own notice, too.
-HCCC_FN hccc_notice* hccc_notice_from(const hccc_block& b, int rank, int from) {
-  unsigned* line = hccc_counter(b, rank, hccc_ready_at(hccc_this_shape) + from);
-  return reinterpret_cast<hccc_notice*>(line + HCCC_NOTICE_AT / 4);
+// Returns the notice that comes with a counter.
+HCCC_FN hccc_notice* hccc_notice_at(unsigned* counter) {
+  return reinterpret_cast<hccc_notice*>(counter + HCCC_NOTICE_AT / 4);
+}
+
+// Returns where the own memory holds the notice of rank `from`; its own notice, too.
+HCCC_FN hccc_notice* hccc_notice_of(const hccc_block& b, int from) {
+  return hccc_notice_at(hccc_own(b, hccc_ready_at(hccc_this_shape) + from));
 }
 
 // The state of a block, in its line of the flags.
@@ -76,7 +89,7 @@ struct hccc_state {
 
 HCCC_FN hccc_state* hccc_state_of(const hccc_block& b) {
   const int index = b.tb * HCCC_CHANNELS + b.channel;
-  return reinterpret_cast<hccc_state*>(hccc_counter(b, b.rank, hccc_state_at(hccc_this_shape) + index));
+  return reinterpret_cast<hccc_state*>(hccc_own(b, hccc_state_at(hccc_this_shape) + index));
 }
 
 // Notes that the launch begins, in one thread, before its block meets.

@@ -32,7 +32,7 @@ HCCC_FN unsigned long long hccc_limit(const hccc_block& b, int kind) {
 
 // Returns where the own memory holds the extensions of rank `from`.
 HCCC_FN unsigned* hccc_extension_line(const hccc_block& b, int from) {
-  return hccc_counter(b, b.rank, hccc_extension_at(hccc_this_shape) + from);
+  return hccc_own(b, hccc_extension_at(hccc_this_shape) + from);
 }
 
 // Returns the newest extension that this rank has received or sent.

@@ -18,10 +18,6 @@ constexpr int hccc_blocks_of_rank = HCCC_BLOCKS * HCCC_CHANNELS;
 // Tells whether the first block of a rank acts for this one.
 HCCC_FN bool hccc_follows(int index) { return hccc_blocks_of_rank > 1 && index != 0; }
 
-HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
-  return hccc_counter(b, b.rank, index);
-}
-
 // Where a buffer lies among the windows of its rank. window: -1: in none.
 struct hccc_found {
   int window;
@@ -87,9 +83,21 @@ HCCC_FN bool hccc_make_notice(hccc_notice& notice, const hccc_block& b, const hc
   return false;
 }
 
-// Sends this rank's notice to a neighbour, which says that it has started. Over the network it goes
-// from this rank's own memory.
-HCCC_FN void hccc_send_notice(const hccc_block& b, int peer, const hccc_notice& notice) {
+// Returns where a neighbour's flags are, this thread's first one's as `first` says: that is loaded before
+// the block meets or waits, and not after.
+HCCC_FN void* hccc_flags_of(const hccc_block& b, int neighbour, void* first) {
+  return neighbour == hccc_thread() ? first : b.p->ranks[hccc_neighbour(b.rank, neighbour)].flags;
+}
+
+HCCC_FN void* hccc_first_flags(const hccc_block& b) {
+  const int first = hccc_thread();
+  return first < hccc_neighbour_count(b.rank) ? b.p->ranks[hccc_neighbour(b.rank, first)].flags : nullptr;
+}
+
+// Sends this rank's notice to a neighbour, whose flags are in memory at `flags`; it says that this rank has
+// started. Over the network it goes from this rank's own memory.
+HCCC_FN void hccc_send_notice(const hccc_block& b, int peer, [[maybe_unused]] void* flags,
+                              const hccc_notice& notice) {
   const long long line = hccc_ready_at(hccc_this_shape) + b.rank;
 #if HCCC_NETWORK
   if (!hccc_reaches(b, peer)) {
@@ -101,13 +109,14 @@ HCCC_FN void hccc_send_notice(const hccc_block& b, int peer, const hccc_notice& 
     return hccc_submit(b, t);
   }
 #endif
-  *hccc_notice_from(b, peer, b.rank) = notice;
-  hccc_st_release(hccc_counter(b, peer, line), b.launch);
+  unsigned* counter = hccc_counter_in(b, flags, line);
+  *hccc_notice_at(counter) = notice;
+  hccc_st_release(counter, b.launch);
 }
 
 // Notes where the buffers of a neighbour that has started are. False: it makes another call.
 HCCC_FN bool hccc_note_peer(const hccc_block& b, int peer) {
-  const hccc_notice notice = *hccc_notice_from(b, b.rank, peer);
+  const hccc_notice notice = *hccc_notice_of(b, peer);
   const hccc_rank rank = b.p->ranks[peer];
   hccc_peer& found = const_cast<hccc_peer&>(b.peers[peer]);
   found.input = hccc_resolve(rank, notice.input_window, notice.input);
@@ -133,10 +142,11 @@ HCCC_FN bool hccc_await_neighbours(const hccc_block& b, long long group, int kin
 // Synchronises the first block of a rank with its neighbours' at the start of a launch.
 HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, bool lost) {
   hccc_notice notice;
+  void* const first = hccc_first_flags(b);
   bool ok = hccc_make_notice(notice, b, local) && !lost;
   if (HCCC_NETWORK) hccc_note_begin(b);  // before its notice, which may wait for the proxy
   if (hccc_thread() == 0) {
-    if (HCCC_NETWORK || HCCC_SWITCHED) *hccc_notice_from(b, b.rank, b.rank) = notice;
+    if (HCCC_NETWORK || HCCC_SWITCHED) *hccc_notice_of(b, b.rank) = notice;
     const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output, notice.scalar};
   }
   HCCC_UNROLL(1)
@@ -148,7 +158,7 @@ HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, b
   if (hccc_barrier_any(!ok)) return false;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
-    hccc_send_notice(b, hccc_neighbour(b.rank, i), notice);
+    hccc_send_notice(b, hccc_neighbour(b.rank, i), hccc_flags_of(b, i, first), notice);
   if (!HCCC_NETWORK) hccc_note_begin(b);  // after its notice, which nothing delays
   // The fault record may lie in the host's memory, which is far: a thread that hardly ever has a
   // neighbour reads it while the others wait.
@@ -157,11 +167,16 @@ HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local, b
 }
 
 // Synchronises them at its end: then no peer touches this rank's memory any more, nor its proxy.
-HCCC_FN bool hccc_finish_together(const hccc_block& b) {
+// first: hccc_first_flags.
+HCCC_FN bool hccc_finish_together(const hccc_block& b, [[maybe_unused]] void* first) {
   const long long done = hccc_done_at(hccc_this_shape);
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
+#if HCCC_NETWORK
     hccc_raise(b, hccc_neighbour(b.rank, i), done + b.rank, b.launch);
+#else
+    hccc_st_release(hccc_counter_in(b, hccc_flags_of(b, i, first), done + b.rank), b.launch);
+#endif
   bool ok = hccc_await_neighbours(b, done, HCCC_WAIT_DONE);
 #if HCCC_NETWORK
   if (ok && b.proxy_ring && hccc_thread() == 0) {
@@ -211,7 +226,7 @@ HCCC_FN void hccc_enter(hccc_block& b, int, const hccc_local& local) {
   b.ranks = b.p->ranks, b.count = static_cast<int>(b.p->count), b.part = static_cast<int>(b.p->part);
   const long long half = static_cast<long long>(b.launch & 1) * HCCC_CHANNELS + b.channel;
   b.slots_at = b.p->flags_at + hccc_packets_at(hccc_this_shape) + half * HCCC_PACKETS * hccc_slot_bytes;
-  b.slots = static_cast<char*>(b.ranks[b.rank].flags) + b.slots_at;
+  b.slots = b.flags + (b.slots_at - b.p->flags_at);
   b.stopped = state.lost || (!hccc_port_parallel && hccc_ld_relaxed(&b.p->fault->claimed));
 }
 
@@ -257,6 +272,7 @@ HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local
 }
 
 HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
+  void* const first = HCCC_NETWORK || hccc_follows(index) ? nullptr : hccc_first_flags(b);
   hccc_barrier();
   hccc_state* state = hccc_state_of(b);
   if (hccc_thread() == 0 && !b.stopped) {
@@ -267,7 +283,7 @@ HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
       hccc_st_release(hccc_own(b, hccc_finished_at(hccc_this_shape) + index), b.launch);
   }
   if (hccc_follows(index)) return;
-  const bool done = !b.stopped && hccc_wait_for_blocks(b) && hccc_finish_together(b);
+  const bool done = !b.stopped && hccc_wait_for_blocks(b) && hccc_finish_together(b, first);
   if (hccc_thread() == 0 && !done) state->lost = 1;
 }
 
@@ -286,11 +302,11 @@ HCCC_FN void* hccc_at_all_ranks(const hccc_rank& own, bool alike, int window, lo
 // theirs are: they must be at one place of one window.
 HCCC_FN void hccc_find_multicast(hccc_block& b) {
   const int neighbours = hccc_neighbour_count(b.rank);
-  const hccc_notice own = *hccc_notice_from(b, b.rank, b.rank);
+  const hccc_notice own = *hccc_notice_of(b, b.rank);
   bool inputs = neighbours == HCCC_RANKS - 1, outputs = inputs;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < neighbours; i += hccc_threads) {
-    const hccc_notice other = *hccc_notice_from(b, b.rank, hccc_neighbour(b.rank, i));
+    const hccc_notice other = *hccc_notice_of(b, hccc_neighbour(b.rank, i));
     inputs &= other.input_window == own.input_window && other.input == own.input;
     outputs &= other.output_window == own.output_window && other.output == own.output;
   }
@@ -311,6 +327,7 @@ HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   b.rank = p.first_rank + local_rank;
   b.tb = index / HCCC_CHANNELS;
   b.channel = index % HCCC_CHANNELS;
+  b.flags = static_cast<char*>(p.ranks[b.rank].flags) + p.flags_at;
   hccc_enter(b, index, hccc_local_of(p, local_rank));
 #if HCCC_SWITCHED
   if (!b.stopped) hccc_find_multicast(b);

@@ -106,7 +106,7 @@ HCCC_FN bool hccc_await_conditions(const hccc_block& b, const Primitive& p, unsi
   for (int i = hccc_thread(); i < Primitive::conditions; i += hccc_threads) {
     const hccc_condition wish = hccc_condition_of(b, p, i, m);
     if (!ok || wish.kind == HCCC_WAIT_NONE) continue;
-    ok = hccc_wait(b, hccc_flag(b, b.rank, wish.flag), wish.want,
+    ok = hccc_wait(b, hccc_own(b, hccc_flag_index(b, wish.flag)), wish.want,
                    {wish.kind, wish.flag, p.prim, m});
   }
   return !hccc_barrier_any(!ok);

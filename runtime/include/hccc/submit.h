@@ -19,7 +19,7 @@ HCCC_FN hccc_window_offset hccc_window_offset_of(const hccc_block& b, const hccc
     const long long at = (slot * HCCC_CHANNELS + b.channel) * b.p->part + batch;
     return {HCCC_WINDOW_SCRATCH, at * static_cast<long long>(sizeof(hccc_T))};
   }
-  const hccc_notice& notice = *hccc_notice_from(b, b.rank, o.rank);
+  const hccc_notice& notice = *hccc_notice_of(b, o.rank);
   const long long elements = hccc_user_offset(b, o) + batch;
   const long long at = elements * static_cast<long long>(sizeof(hccc_T));
   if (o.buffer == HCCC_OUTPUT) return {HCCC_WINDOW_USER + notice.output_window, notice.output + at};
