@@ -312,6 +312,8 @@ T most(T a, T b) {
   X(mul_hi_i32, u32, (s32 a, s32 b), u32(s64(a) * b >> 32))                                    \
   X(mul_u32_u24, u32, (u32 a, u32 b), (a & 0xffffff) * (b & 0xffffff))                         \
   X(mul_i32_i24, u32, (u32 a, u32 b), u32(signed24(a)) * u32(signed24(b)))                     \
+  X(mul_hi_u32_u24, u32, (u32 a, u32 b), u32(u64(a & 0xffffff) * (b & 0xffffff) >> 32))        \
+  X(mul_hi_i32_i24, u32, (u32 a, u32 b), u32(s64(signed24(a)) * signed24(b) >> 32))             \
   X(mad_u32_u24, u32, (u32 a, u32 b, u32 c), (a & 0xffffff) * (b & 0xffffff) + c)              \
   X(mad_i32_i24, u32, (u32 a, u32 b, u32 c), u32(signed24(a)) * u32(signed24(b)) + c)          \
   X(add3_u32, u32, (u32 a, u32 b, u32 c), a + b + c)                                           \

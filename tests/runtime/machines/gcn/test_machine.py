@@ -270,6 +270,8 @@ COMPUTED = {  # code, then v2 to v5, and what v2 is after
     "v_perm_b32 v2, v2, v3, v4": ([0x33221100, 0x77665544, 0x0C040003], [0x00004477]),
     "v_mad_u64_u32 v[2:3], s[10:11], v2, v3, v[4:5]": ([1 << 31, 4, 1, 0], [1, 2]),
     "v_mad_i64_i32 v[2:3], s[10:11], v2, -1, v[4:5]": ([7, 0, 0, 0], [0xFFFFFFF9, 0xFFFFFFFF]),
+    "v_mul_hi_i32_i24_e32 v2, v2, v3": ([0x00FFFFFD, 5], [0xFFFFFFFF]),
+    "v_mul_hi_u32_u24_e32 v2, v2, v3": ([0xFFFFFFFF, 0x00FFFFFF], [0xFFFF]),
     "v_min3_i16 v2, v2, v3, v4 op_sel:[0,0,1,0]": ([5, 0xFFFE, 0xFFFD << 16], [0xFFFD]),
     "v_bfe_i32 v2, v2, 4, 4": ([0x80], [0xFFFFFFF8]),
     "v_alignbit_b32 v2, v2, v3, 8": ([0x12, 0x345678AB], [0x12345678]),
