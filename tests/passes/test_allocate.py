@@ -246,8 +246,8 @@ def test_any_number_of_blocks_works(name: str, transport: Transport, most: int) 
 
 
 def test_fewer_blocks_than_connections_make_no_rank_late() -> None:
-    """On rails a rank sends to eleven others, those of the next node first; those that it sends to
-    last share blocks, at each rank others by number. No NIC then stands still."""
+    """On rails a rank sends to eleven others, the next node's first. Peers that come last share
+    blocks, and have another number at each rank."""
     t = parse_cluster(Source("rails.cluster", RAILS))
     dag = depend(hierarchical(t, OpType.ALLTOALL), t)
     p = place(lower(list_schedule(dag), Transport.AUTO, "put"))

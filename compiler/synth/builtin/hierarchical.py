@@ -192,9 +192,11 @@ def _allgather(nodes: _Nodes, _: int) -> tuple[int, I8]:
 
 def _alltoall(nodes: _Nodes, _: int) -> tuple[int, I8]:
     """Returns transfers from each rank to a gateway of its node, and from there to the destination;
-    gateways share the chunks from one node to another, those of one destination together. Every
-    rank hands over first what goes to the next node, so that gateways of all nodes soon have
-    something for different ones."""
+    gateways share the chunks from one node to another, those of one destination together.
+
+    Every rank hands over first what goes to the next node: else all gateways had chunks for the
+    first node alone, and other nodes' NICs waited.
+    """
     n = len(nodes.node)
     src, dst = (x.ravel() for x in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
     src, dst = src[src != dst], dst[src != dst]
