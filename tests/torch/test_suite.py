@@ -39,12 +39,13 @@ def _results(
     return {name: " ".join([outcome, *why]) for _, outcome, name, *why in lines}
 
 
-def test_what_passes_with_gloo_passes(tmp_path: Path) -> None:
-    wanted = some(_passes_with_gloo(2), 4)
-    ours = _results("hccc", 2, tmp_path / "hccc", environment(2, tmp_path), wanted)
+@pytest.mark.parametrize(("n", "every"), [(2, 4), (4, 8)])
+def test_what_passes_with_gloo_passes(n: int, every: int, tmp_path: Path) -> None:
+    wanted = some(_passes_with_gloo(n), every)
+    ours = _results("hccc", n, tmp_path / "hccc", environment(n, tmp_path), wanted)
     assert list(ours) == wanted
     worse = {name: found for name, found in ours.items() if found != "ok"}
-    print(f"2 ranks: {len(wanted)} pass with gloo, {len(ours) - len(worse)} of them with hccc")
+    print(f"{n} ranks: {len(wanted)} pass with gloo, {len(ours) - len(worse)} of them with hccc")
     assert set(worse) <= OF_PYTORCH, worse
 
 
