@@ -24,7 +24,9 @@ def reduction_of(op: str) -> int:
     Raises:
         UserError: E411 there is none.
     """
-    number = _REDUCTION_NUMBERS.get(named(op))
+    number = _REDUCTION_NUMBERS.get(op)  # before `named`, which takes longer
+    if number is None:
+        number = _REDUCTION_NUMBERS.get(named(op))
     if number is not None:
         return number
     found = ctypes.c_int()
