@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hccc.base.diagnostics import fail
+from hccc.base.shown import brief
 from hccc.ir.job import Job
 from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
@@ -70,6 +71,13 @@ class CommunicatorRank:
         self._kept = KeptArrays(self._progress)
         self._registered: defaultdict[int, list[object]] = defaultdict(list)
         self._jobs: list[LoadedJob] = []
+
+    def __repr__(self) -> str:
+        if self._handle is None:
+            return brief(self, "destroyed")
+        if not self._handle.value:
+            return brief(self, "made when its group ends")
+        return brief(self, f"rank {self.rank} of {self.n_ranks}, {self.platform}")
 
     @classmethod
     def join(cls, id: bytes, n_ranks: int, rank: int) -> Self:

@@ -298,6 +298,14 @@ def test_a_call_that_is_refused_costs_no_other(sums: Path) -> None:
     assert run(3, wrong_at_some, sums) == [True] * 3
 
 
+def test_a_communicator_says_which_rank_it_is() -> None:
+    first, second = Communicator.init_all(2)
+    assert [repr(first), repr(second)] == [f"<Communicator rank {r} of 2, cpu>" for r in (0, 1)]
+    for one in (first, second):
+        one.destroy()
+    assert repr(first) == "<Communicator destroyed>"
+
+
 def counted(communicator: Communicator, place: Path) -> int:
     """Loads a library for another number of ranks."""
     loaded(communicator, place)
