@@ -33,9 +33,8 @@ def check(algorithm: Path, orders: bool, as_json: bool, time_phases: bool, **opt
     collective's and that nothing deadlocks or races; and it says in which order each element is
     summed. Of a directory of kernels it proves the plan, compares every file with what that plan
     emits, and refuses other files; nothing of the directory is compiled. The kernels that the plan
-    emits are run on the host, and all they do is held against the plan. Without --cluster the plan
-    is as the program's header says: nothing is chosen. A job's text needs --cluster; its steps are
-    proved as a program's transfers are.
+    emits are run on the host, and all they do is held against the plan. A job's text needs
+    --cluster; its steps are proved as a program's transfers are.
     """
     how = command_options(options)
     with progress():

@@ -48,7 +48,7 @@ def list_clusters(as_json: bool) -> None:
         print(line)
 
 
-@cluster.command("show")
+@cluster.command("show", short_help="Print the cluster file NAME.")
 @click.argument("name", type=ClusterFile(), metavar="NAME")
 def show_cluster(name: Path) -> None:
     """Print the cluster file NAME; `hccc show NAME -o cluster.svg` draws it."""
@@ -61,7 +61,7 @@ def show_cluster(name: Path) -> None:
     print(source.text, end="")
 
 
-@cluster.command("dimensions")
+@cluster.command("dimensions", short_help="Say which ranks each level of NAME joins.")
 @click.argument("name", type=ClusterFile(), metavar="NAME")
 @json_option
 def cluster_dimensions(name: Path, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def cluster_dimensions(name: Path, as_json: bool) -> None:
         print(line)
 
 
-@cluster.command("import")
+@cluster.command("import", short_help="Write machines as a .cluster.")
 @click.argument("files", type=File(), metavar="FILE...", nargs=-1, required=True)
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 @click.option(

@@ -85,7 +85,9 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
 @click.option(
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
-@click.option("--name", default="", help="Of the library, instead of the ALGO's.")
+@click.option(
+    "--name", default="", show_default=False, help="Of the library, instead of the ALGO's."
+)
 @click.option(
     "--report",
     "page",
@@ -130,8 +132,7 @@ def compile_command(
 
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it. Several
     programs of one collective become one library, the best for each message size. A job becomes a
-    file, its table. Without --cluster, programs are compiled for the most common node of as many
-    GPUs as their header has, with --target cpu for this host.
+    file, its table.
     """
     from hccc.driver.inputs import JobInput, opened
 

@@ -67,7 +67,8 @@ class Commands(DefaultGroup):
 def cli() -> None:
     """Compiles collective-communication algorithms into proved CUDA, HIP and CPU kernels.
 
-    `hccc ALGO -o DIR` is short for `hccc compile ALGO -o DIR`.
+    `hccc ALGO -o DIR` is short for `hccc compile ALGO -o DIR`. After `eval
+    "$(_HCCC_COMPLETE=bash_source hccc)"` bash completes words (zsh_source, fish_source: others).
     """
 
 

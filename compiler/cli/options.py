@@ -59,6 +59,7 @@ _HOSTS = (
     click.option(
         "--hosts",
         default="",
+        show_default=False,
         metavar="HOSTS",
         help="Where the ranks run: a:4,b:4, or a file with lines `host slots=4`.",
     ),
@@ -82,8 +83,9 @@ _MORE = {
         "--cluster",
         type=ClusterFile(),
         metavar="FILE",
-        help="Schedule for this .cluster instead of what the program's header describes; "
-        "of MSCCL XML, what the memory domains are.",
+        help="Schedule for this .cluster. Without it: nodes as the header says, of common GPUs; "
+        "--target cpu, `run`: this host; `check`: none. "
+        "Of MSCCL XML: its memory domains.",
     ),
     "print_after": click.option(
         "--print-after",

@@ -63,7 +63,7 @@ EMULATED = {"ptx": "cuda", "gcn": "hip"}  # and the target of each
     type=Operations(OPS),
     multiple=True,
     default=("sum",),
-    help="Comma list, or all; or one of one's own, 'absmin: abs(a) < abs(b) ? a : abs(b) < abs(a) "
+    help="Comma list, or all; or your own, 'absmin: abs(a) < abs(b) ? a : abs(b) < abs(a) "
     "? b : min(a, b)', or a file of such; may be given again.",
 )
 @click.option("-n", "--iters", type=click.IntRange(1), default=20, help="Timed launches.")
@@ -143,9 +143,8 @@ def run(
 ) -> None:
     """Run all ranks of ALGO (program, plan, XML, kernels, or job) on real data.
 
-    It prints the table of nccl-tests; where there are several plans, with the plan of each row.
-    Without --cluster programs are compiled for this host. A job runs over the vendor clusters of
-    --cluster or --vendors. The exit code is 1 if any element is wrong.
+    It prints nccl-tests' table, with the plan of each row where there are several. A job runs over
+    the vendor clusters of --cluster or --vendors. The exit code is 1 if any element is wrong.
     """
     _check_files(algorithm, file, options["trace"])
     from hccc.cli import jobs

@@ -98,7 +98,8 @@ class Difference:
     sizes: tuple[SizeDifference, ...]
 
     def __repr__(self) -> str:
-        return brief(self, f"{' and '.join(self.names)} on {self.cluster}, {len(self.sizes)} sizes")
+        sizes = f"{len(self.sizes)} size{'s' * (len(self.sizes) != 1)}"
+        return brief(self, f"{' and '.join(self.names)} on {self.cluster}, {sizes}")
 
     def _repr_html_(self) -> str:
         return preformatted(self.text())

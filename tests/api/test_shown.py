@@ -40,6 +40,7 @@ def test_values_are_shown_in_a_line(ring: hccc.Compiled, simulation: hccc.Simula
         "Topology": cluster,
         "Explanation": hccc.explain(ring, "1M"),
         "Bounds": hccc.bound(cluster, "allgather"),
+        "Difference": hccc.diff(ring, ring, "1M", cluster=cluster, options=PLAIN),
         "Picture": hccc.show(cluster),
         "Synthesis": hccc.synthesize(cluster, "allgather", "64K", method="direct"),
     }
@@ -54,7 +55,8 @@ def test_values_are_shown_in_a_line(ring: hccc.Compiled, simulation: hccc.Simula
         repr(ring.plan)
         == f"<Plan {ring.plan.name}: Allreduce over 8 ranks, {len(ring.plan):,} primitives>"
     )
-    for name in ("Simulation", "Explanation", "Bounds", "Synthesis"):
+    assert repr(found["Difference"]).endswith(" on dgx-h100.cluster, 1 size>")
+    for name in ("Simulation", "Explanation", "Bounds", "Synthesis", "Difference"):
         shown: Any = found[name]
         assert "<pre" in shown._repr_html_() and "&lt;" not in repr(shown)
     assert "<svg" in hccc.show(cluster)._repr_svg_()

@@ -55,6 +55,20 @@ def test_examples_are_command_lines(name: str) -> None:
         assert options.keys() <= {one.name for one in command.params}
 
 
+def test_helps_say_how_to_have_words_completed_and_what_no_cluster_means(hccc: Hccc) -> None:
+    _, text, _ = hccc("-h")
+    assert "_HCCC_COMPLETE=bash_source hccc" in text
+    for name in ("compile", "check", "show", "run", "sim", "explain", "diff"):
+        _, text, _ = hccc(name, "-h")
+        assert "Without it: nodes as the header says" in " ".join(text.split()), name
+
+
+def test_no_line_of_a_list_of_commands_is_cut(hccc: Hccc) -> None:
+    for argv in (("-h",), ("cluster", "-h")):
+        _, text, _ = hccc(*argv)
+        assert "..." not in text.partition("Options:")[2]
+
+
 def test_commands_stand_in_the_order_of_a_days_work(hccc: Hccc) -> None:
     _, text, _ = hccc("-h")
     places = [
