@@ -118,11 +118,11 @@ def _rows(made: SizesSynthesis, k: int) -> Iterator[tuple[str, ...]]:
     at, size, bound = made.at[k], size_text(made.at[k].size), ""
     name = made.chosen_at(k).name
     limit = f"{us(at.bound.time)}  {at.bound.binding}"
-    for one in at.weighed:
+    for said, one in at.rows(name):
         if one.time is not None:
             bound = f"{at.bound.time / one.time:.1%}" if one.time else ""
             mark = "* " if one.name == name else "  "
-            yield size, mark + one.name, us(one.time), us(one.estimate), bound, limit
+            yield size, mark + said, us(one.time), us(one.estimate), bound, limit
             size, limit = "", ""
     if others := _others(at):
         yield size, f"  {others}", "", "", "", limit

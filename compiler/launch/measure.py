@@ -20,7 +20,7 @@ from hccc.base.diagnostics import fail
 from hccc.base.dtypes import OPS, named
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import far, tell
-from hccc.base.shown import brief, frame
+from hccc.base.shown import brief, frame, preformatted
 from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.outputs import kernels
 from hccc.emit.kept import kept, kept_kernels
@@ -233,6 +233,27 @@ class Measurement:
     def to_frame(self) -> Any:
         """Returns `records` as a DataFrame of pandas. Raises UserError E477 where there is none."""
         return frame(self.records())
+
+    def text(self) -> str:
+        """Returns `records` as a table, for people."""
+        rows = [[_shown(value) for value in record.values()] for record in self.records()]
+        table = [["in place" if n == "in_place" else n for n in self.records()[0]], *rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [zip(row, widths, strict=True) for row in table]
+        text = "\n".join("  ".join(f"{word:>{width}}" for word, width in line) for line in lines)
+        return f"{self.title}\n{text}"
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
+
+
+def _shown(value: object) -> str:
+    """Returns a value of a record for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value}"
 
 
 def measure(

@@ -12,8 +12,8 @@ from hccc.ir import text
 from hccc.ir.topology import BYTES_PER_US
 from hccc.pictures import palette
 from hccc.pictures.canvas import NORMAL, SMALL, Picture, Sheet, settings
-from hccc.pictures.drawing import Curve
 from hccc.pictures.legend import LegendEntry, draw_legend
+from hccc.pictures.svg_picture import Curve
 
 LABELS = 7  # sizes that are written below an axis at most
 _LINES = (

@@ -25,9 +25,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import IdentityTransform, TransformedPath
 
 from hccc.ir.text import clean
-from hccc.pictures.drawing import Drawing
 from hccc.pictures.palette import FAINT, INK, PAPER
 from hccc.pictures.svg import MARK, Mark, ZoomView, compact
+from hccc.pictures.svg_picture import SvgPicture
 
 _RECTANGLE = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY]
 _UNCLIPPED = TransformedPath(Path.unit_rectangle(), IdentityTransform())  # where `clip_on` is off
@@ -50,7 +50,7 @@ SETTINGS: Any = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Picture(Drawing):
+class Picture(SvgPicture):
     """A drawing, and what matplotlib knows of it."""
 
     figure: Figure = field(compare=False)

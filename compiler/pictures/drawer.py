@@ -4,7 +4,7 @@ It imports matplotlib while the program is compiled, and draws while the page's 
 Where it cannot be started, or ends, pictures are drawn here.
 
 Requests and answers are pickled, one after the other, on its stdin and stdout: (name of the
-picture, arguments), and a Drawing or the exception that was raised.
+picture, arguments), and a SvgPicture or the exception that was raised.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import IO, TYPE_CHECKING
 
 from hccc.base.diagnostics import UserError
-from hccc.pictures.drawing import Drawing
+from hccc.pictures.svg_picture import SvgPicture
 
 if TYPE_CHECKING:
     from hccc.pictures.canvas import Picture
@@ -66,12 +66,12 @@ class Drawer:
         self._asking = ThreadPoolExecutor(1)
         atexit.register(self._process.kill)
 
-    def ask(self, name: str, *what: object) -> Callable[[], Drawing]:
+    def ask(self, name: str, *what: object) -> Callable[[], SvgPicture]:
         """Has a picture drawn, and returns the function that waits for it."""
-        asked: Future[Drawing | UserError | None]
+        asked: Future[SvgPicture | UserError | None]
         asked = self._asking.submit(self._exchange, (name, what))
 
-        def drawn() -> Drawing:
+        def drawn() -> SvgPicture:
             found = asked.result()
             if isinstance(found, UserError):
                 raise found
@@ -79,13 +79,13 @@ class Drawer:
 
         return drawn
 
-    def _exchange(self, request: tuple[str, tuple[object, ...]]) -> Drawing | UserError | None:
+    def _exchange(self, request: tuple[str, tuple[object, ...]]) -> SvgPicture | UserError | None:
         """Returns the answer to a request; None if the process has ended, or failed."""
         with suppress(OSError, EOFError, pickle.PickleError):
             self._requests.write(pickle.dumps(request, pickle.HIGHEST_PROTOCOL))
             self._requests.flush()
             answer = pickle.load(self._answers)  # what our own process wrote
-            return answer if isinstance(answer, Drawing | UserError) else None
+            return answer if isinstance(answer, SvgPicture | UserError) else None
         return None
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ def main() -> None:
                 out.flush()
 
 
-def _drawn(name: str, what: tuple[object, ...]) -> Drawing | UserError | None:
+def _drawn(name: str, what: tuple[object, ...]) -> SvgPicture | UserError | None:
     """Returns a picture without what only matplotlib understands; None after a bug, which the
     caller meets again."""
     try:
@@ -118,4 +118,4 @@ def _drawn(name: str, what: tuple[object, ...]) -> Drawing | UserError | None:
         return error
     except Exception:
         return None
-    return Drawing(found.name, found.title, found.says, found.svg)
+    return SvgPicture(found.name, found.title, found.says, found.svg)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from hccc.base.render import environment
 from hccc.base.version import __version__
-from hccc.pictures.drawing import Drawing
+from hccc.pictures.svg_picture import SvgPicture
 
 TEMPLATE = "pictures/report.html.jinja"
 
@@ -79,7 +79,7 @@ class Page:
     options: Sequence[tuple[str, str]] = ()
     figures: Sequence[tuple[str, str]] = ()
     proofs: Sequence[ProofLine] = ()
-    pictures: Sequence[Drawing] = ()
+    pictures: Sequence[SvgPicture] = ()
     missing: Sequence[tuple[str, str]] = ()
     tables: Sequence[PageTable] = ()
     explanation: str = ""
@@ -92,7 +92,7 @@ class Page:
         found = (name for name in LINED if name in named)
         return next(found, "") if self.program else ""
 
-    def svg(self, picture: Drawing) -> Markup:
+    def svg(self, picture: SvgPicture) -> Markup:
         """Returns the markup of a picture; its texts were escaped when it was drawn."""
         return Markup(picture.inline())
 

@@ -30,8 +30,8 @@ from hccc.pictures import drawer as drawers
 from hccc.pictures import trace
 from hccc.pictures.choices import ShowOptions, check_what
 from hccc.pictures.drawer import Drawer, draw
-from hccc.pictures.drawing import Curve, Drawing
 from hccc.pictures.html import HeadlineFigure, Page, PageTable, ProgramLine, ProofLine, html
+from hccc.pictures.svg_picture import Curve, SvgPicture
 from hccc.predict.explanation import Explanation, explain
 from hccc.predict.gap import least_times
 from hccc.predict.simulation import NO_CLUSTER, beside_of, no_cluster
@@ -207,7 +207,7 @@ class Subject:
         return what, self.made.dag if what == "dag" else self.made.pipeline
 
     @interruptible
-    def page(self, pictures: Sequence[Drawing] = ()) -> Page:
+    def page(self, pictures: Sequence[SvgPicture] = ()) -> Page:
         """Returns the report; with `pictures`, of those only."""
         if pictures:
             return self._page(pictures, None)
@@ -218,7 +218,7 @@ class Subject:
             if drawer is not None:
                 drawer.close()
 
-    def _page(self, pictures: Sequence[Drawing], drawer: Drawer | None) -> Page:
+    def _page(self, pictures: Sequence[SvgPicture], drawer: Drawer | None) -> Page:
         plan = self.compiled.plan
         missing: list[tuple[str, str]] = []
         tables = _plans(self.compiled.catalogue)
@@ -308,7 +308,7 @@ class Subject:
             return None
 
 
-def _begun_picture(drawer: Drawer | None, name: str, *of: object) -> Callable[[], Drawing]:
+def _begun_picture(drawer: Drawer | None, name: str, *of: object) -> Callable[[], SvgPicture]:
     """Has a picture drawn, here if there is no other process; returns the function that gets
     it."""
     if drawer is None:
@@ -317,7 +317,7 @@ def _begun_picture(drawer: Drawer | None, name: str, *of: object) -> Callable[[]
         return lambda: picture
     drawn = drawer.ask(name, *of)
 
-    def awaited() -> Drawing:
+    def awaited() -> SvgPicture:
         tell(f"Drawing the {name}")
         return drawn()
 

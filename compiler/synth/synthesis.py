@@ -53,6 +53,20 @@ class SizeResult:
         took = (candidate or self.best).time
         return self.bound.time / took if took else 0.0
 
+    def rows(self, chosen: str) -> list[tuple[str, Candidate]]:
+        """Returns the candidates, those with the same figures as one, with its name for people:
+        `ring (2 more alike)`. chosen: a candidate's name, whose row has it."""
+        alike: dict[tuple[str, str, str], list[Candidate]] = {}
+        for one in self.weighed:
+            took = "" if one.time is None else us(one.time)
+            guess = us(one.estimate) if one.program else one.name  # of what was refused, each
+            alike.setdefault((took, guess, one.refused), []).append(one)
+        firsts = [min(same, key=lambda one: one.name != chosen) for same in alike.values()]
+        return [
+            (one.name + (f" ({len(same) - 1} more alike)" if same[1:] else ""), one)
+            for one, same in zip(firsts, alike.values(), strict=True)
+        ]
+
     def facts(self, chosen: Candidate) -> dict[str, object]:
         """Returns the result for JSON; times in µs, None where there are none."""
         return {
@@ -294,13 +308,14 @@ class Synthesis(SizesSynthesis):
             least = us(self.at[0].block_time)
             yield f"  limited by   {self.at[0].blocks} thread blocks a rank, which take {least} µs"
         yield f"  seconds      {self.seconds:.2f}"
-        width = max(len(candidate.name) for candidate in self.weighed)
+        rows = self.at[0].rows(self.best.name)
+        width = max(len(name) for name, _ in rows)
         yield f"  weighed{'':<{max(0, width - 5)}}{'simulated':>14}{'estimate':>14}  (us)"
-        for candidate in self.weighed:
+        for name, candidate in rows:
             shown = "-" if candidate.time is None else us(candidate.time)
             guess = "-" if candidate.program is None else us(candidate.estimate)
             why = f"  {candidate.refused}" if candidate.refused else ""
-            yield f"    {candidate.name:<{width}}{shown:>14}{guess:>14}{why}"
+            yield f"    {name:<{width}}{shown:>14}{guess:>14}{why}"
 
     def _solver_calls(self) -> Iterator[str]:
         searched = self.best.searched

@@ -96,6 +96,10 @@ def test_run() -> None:
     assert {row["in_place"] for row in found.records()} == {False, True}
     assert all(float(str(row["time"])) > 0 and row["wrong"] == 0 for row in found.records())
     assert repr(found).startswith("<Measurement ring_allreduce: Allreduce over 8 ranks: 2 rows")
+    title, head, *rows = found.text().splitlines()
+    assert title == found.title and head.split()[:2] == ["size", "count"] and len(rows) == 4
+    assert [row.split()[5] for row in rows] == ["no", "yes"] * 2
+    assert found._repr_html_().count("float32") == 4
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from hccc.pictures import palette
 from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import DPI, SMALL, Picture, width_of
 from hccc.pictures.dag import dag
-from hccc.pictures.drawing import Curve
 from hccc.pictures.legend import LegendEntry, legend_rows
 from hccc.pictures.line_widths import LineWidths
 from hccc.pictures.pipeline import pipeline
+from hccc.pictures.svg_picture import Curve
 from hccc.pictures.timeline import timeline
 from hccc.pictures.topology import topology
 from tests.pictures.drawn import SVG, compiled, ran, site, texts

@@ -8,9 +8,9 @@ import pytest
 
 from hccc.pictures import drawer as drawers
 from hccc.pictures.drawer import Drawer
-from hccc.pictures.drawing import Drawing
 from hccc.pictures.html import html
 from hccc.pictures.page import Subject
+from hccc.pictures.svg_picture import SvgPicture
 from hccc.pictures.timeline import timeline
 from tests.pictures.drawn import compiled, ran, site
 
@@ -47,7 +47,7 @@ def test_a_page_is_the_same_whoever_draws(drawer: Drawer, monkeypatch: pytest.Mo
     asked = list[str]()
     ask = Drawer.ask
 
-    def noted(self: Drawer, name: str, *what: object) -> Callable[[], Drawing]:
+    def noted(self: Drawer, name: str, *what: object) -> Callable[[], SvgPicture]:
         asked.append(name)
         return ask(self, name, *what)
 

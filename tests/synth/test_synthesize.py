@@ -13,6 +13,7 @@ from hccc.driver.compilation import compile_program
 from hccc.driver.inputs import parse_cluster
 from hccc.driver.options import Options
 from hccc.ir.collective import PROGRAMMABLE, OpType
+from hccc.ir.text import microseconds as us
 from hccc.ir.topology import Topology, uniform
 from hccc.lang.transfer import load as transfer
 from hccc.passes.verify import verify
@@ -78,6 +79,23 @@ def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> N
     times = [w.time for w in one.weighed if w.time is not None]
     assert one.best is one.weighed[0] and one.best.time == min(times) and times == sorted(times)
     assert 0 < one.share() <= 1 + 1e-9
+
+
+@pytest.mark.quick(1)
+@EACH
+def test_what_is_alike_is_one_row(op: OpType) -> None:
+    """What was refused has a row of its own, with the reason."""
+    one = made(op)
+    last = one.at[0].weighed[-1]
+    for chosen in (one.best, last):
+        rows = one.at[0].rows(chosen.name)
+        assert chosen.name in [candidate.name for _, candidate in rows]
+        more = [int(name.rpartition("(")[2].split()[0]) for name, _ in rows if "more alike" in name]
+        assert len(rows) + sum(more) == len(one.weighed)
+        named = [candidate.name for _, candidate in rows]
+        assert {w.name for w in one.weighed if w.program is None} <= {*named}
+        timed = [(us(c.time), us(c.estimate)) for _, c in rows if c.time is not None]
+        assert len({*timed}) == len(timed)
 
 
 @pytest.mark.quick(1)

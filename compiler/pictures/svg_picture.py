@@ -1,5 +1,5 @@
-"""drawing: one finished picture as an SVG, and the curves of charts. Nothing here loads matplotlib,
-which takes its time."""
+"""svg_picture: one finished picture as an SVG, and the curves of charts. Nothing here loads
+matplotlib, which takes its time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hccc.base.shown import brief
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class SvgPicture:
     """One drawing. `svg`: a whole SVG document; `says`: describes the drawing for readers who
     cannot see it."""
 
