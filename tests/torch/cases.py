@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -572,6 +573,65 @@ def functional() -> None:
     matrix = tensor.distribute_tensor(whole, mesh, [tensor.Shard(0)])
     assert torch.equal(matrix.redistribute(mesh, [tensor.Shard(1)]).full_tensor(), whole)
     assert torch.equal((matrix @ matrix.t()).full_tensor(), whole @ whole.t())
+
+
+def distributed_tensors() -> None:
+    """Checks what DTensor's own helpers make, in each placement, and a model by tensor and
+    sequence parallelism, backward too, against one process."""
+    helpers = import_module("torch.testing._internal.distributed._tensor.common_dtensor")
+    mesh = import_module("torch.distributed.tensor").init_device_mesh("cpu", (_size(),))
+    a, b = _random(12, 24, of=7), _random(24, 12, of=8)
+    for function in (torch.mm, lambda x, y: x + y.t(), lambda x, y: (x.sum(0), y.sum(1))[0]):
+        each = helpers.DTensorConverter(mesh, (a, b), {})
+        for args, _ in each:
+            assert torch.equal(function(*args).full_tensor(), function(a, b))
+        assert each.successful()
+    for sequences in (False, True):
+        torch.manual_seed(5)
+        alone = helpers.Transformer(helpers.ModelArgs(dropout_p=0.0, n_heads=12, dim=24))
+        # On CPUs attention is made of whole tensors.
+        spread = helpers.Transformer.parallelize(copy.deepcopy(alone), mesh, sequences, True)
+        tokens = torch.randint(0, 8, (4, 12), generator=torch.Generator().manual_seed(1))
+        outputs = alone(tokens), spread(tokens)
+        for one in outputs:
+            one.square().sum().backward()
+        torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-4, atol=1e-5)
+        for (name, want), (_, got) in zip(
+            alone.named_parameters(), spread.named_parameters(), strict=True
+        ):
+            whole = got.grad.full_tensor() if hasattr(got.grad, "full_tensor") else got.grad
+            torch.testing.assert_close(whole, want.grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def sharded_models() -> None:
+    """Checks parameters and gradients of FSDP2 by the helpers of its own tests, some steps long;
+    ranks have different batches."""
+    helpers = import_module("torch.testing._internal.common_fsdp")
+    mesh = import_module("torch.distributed.tensor").init_device_mesh("cpu", (_size(),))
+    shard = import_module("torch.distributed.fsdp").fully_shard
+    torch.manual_seed(3)
+    alone = helpers.MLPStack(6)  # some lengths do not divide
+    spread = copy.deepcopy(alone)
+    for module in (*spread, spread):
+        shard(module, mesh=mesh, reshard_after_forward=module is not spread)
+    by = [torch.optim.SGD(x.parameters(), lr=0.01) for x in (alone, spread)]
+    for step in range(3):
+        batch = torch.randn(4, 6, generator=torch.Generator().manual_seed(10 * step + _rank()))
+        for model, optimizer in zip((alone, spread), by, strict=True):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+        for parameter in alone.parameters():
+            dist.all_reduce(parameter.grad, group=GROUPS["gloo"])
+            parameter.grad /= _size()
+        helpers.check_sharded_parity(unittest_of_pytorch(), alone, spread)
+        for optimizer in by:
+            optimizer.step()
+        helpers.check_sharded_parity(unittest_of_pytorch(), alone, spread)
+
+
+def unittest_of_pytorch() -> Any:
+    """Returns a test whose assertions know tensors."""
+    return import_module("torch.testing._internal.common_utils").TestCase()
 
 
 def monitored() -> None:

@@ -25,6 +25,8 @@ MORE = (
         "registered",
         "profiled",
         "functional",
+        "distributed_tensors",
+        "sharded_models",
     ),
     *("monitored", "sparse", "refused", "allocated", "split", "two_backends", "apart"),
 )
