@@ -54,8 +54,8 @@ class SizeResult:
         return self.bound.time / took if took else 0.0
 
     def rows(self, chosen: str) -> list[tuple[str, Candidate]]:
-        """Returns the candidates, those with the same figures as one, with its name for people:
-        `ring (2 more alike)`. chosen: a candidate's name, whose row has it."""
+        """Returns a candidate of each group with the same figures, and the group's name for people,
+        `ring (2 more alike)`; `chosen`, a name, stands for its group."""
         alike: dict[tuple[str, str, str], list[Candidate]] = {}
         for one in self.weighed:
             took = "" if one.time is None else us(one.time)

@@ -97,7 +97,7 @@ def test_packets_have_room_for_the_calls_that_they_get() -> None:
     of = (replace(packets, max_bytes=1 << 20), PAIR[0])
 
     def largest(*ends: int | None) -> int:
-        """The largest call, where calls in place and out of place end with others, or do not."""
+        """Returns the largest call, where those of each kind end as `ends` says."""
         later = [Range(bool(k), end, 1, 0, GRAIN) for k, end in enumerate(ends) if end]
         first = [Range(bool(k), 0, 0, 0, GRAIN) for k in range(len(ends))]
         return assembled("c", of, [*first, *later]).plans[0].max_bytes

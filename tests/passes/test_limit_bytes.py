@@ -43,7 +43,7 @@ def test_a_simple_plan_stays_as_it_is() -> None:
 @pytest.mark.parametrize("n", [2, 8, 16])
 @pytest.mark.parametrize("fuse", ["auto", "full"])
 def test_slots_of_gpus_are_bounded(n: int, fuse: str) -> None:
-    """Each call is the largest of those half as long, and so on, whose slots fit."""
+    """Halves calls until slots fit: the next longer ones do not."""
     plan = made(plans.mesh_allreduce(n), gpus(n), fuse=fuse)
     assert LL_BYTES < plan.max_bytes <= MOST_LL_BYTES
     for channels in (1, 5, 33, 64):
