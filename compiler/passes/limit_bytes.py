@@ -1,6 +1,6 @@
 """limit_bytes: sets the largest call of a plan of packets, by its devices and what its slots take.
 
-Packets take twice the bytes, but no meeting. On GPUs that pays up to a MiB or so, on CPUs, whose
+Packets take a third more bytes, but no meeting. On GPUs that pays up to a MiB or so, on CPUs, whose
 counters are near, up to some hundred bytes. Each message has a slot of its own that holds the
 largest call's part, so a plan of many messages serves shorter calls. In a catalogue slots are only
 as large as the calls that the plan gets there (`ir/catalogue`).
@@ -17,7 +17,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.passes.sync import LL_BYTES
 
-MOST_LL_BYTES = 4 << 20  # on GPUs: of longer calls twice the bytes take longer than a meeting
+MOST_LL_BYTES = 4 << 20  # on GPUs: of longer calls a third more bytes takes longer than a meeting
 MOST_SLOT_BYTES = 64 << 20  # of a rank, both parities, unless calls of LL_BYTES need more
 
 

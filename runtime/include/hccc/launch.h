@@ -96,7 +96,7 @@ HCCC_FN void* hccc_first_flags(const hccc_block& b) {
 
 // Sends this rank's notice to a neighbour, whose flags are in memory at `flags`; it says that this rank has
 // started. Over the network it goes from this rank's own memory.
-HCCC_FN void hccc_send_notice(const hccc_block& b, int peer, [[maybe_unused]] void* flags,
+HCCC_FN void hccc_send_notice(const hccc_block& b, [[maybe_unused]] int peer, [[maybe_unused]] void* flags,
                               const hccc_notice& notice) {
   const long long line = hccc_ready_at(hccc_this_shape) + b.rank;
 #if HCCC_NETWORK

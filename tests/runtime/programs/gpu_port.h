@@ -9,9 +9,11 @@
 
 #define hccc_half_up hccc_host_half_up
 #define hccc_half_down hccc_host_half_down
+#define hccc_epoch_bits hccc_host_epoch_bits
 #include "port_cpu.h"
 #undef hccc_half_up
 #undef hccc_half_down
+#undef hccc_epoch_bits
 #undef HCCC_BODY
 #define HCCC_BODY "gpu_body.h"
 #undef HCCC_PACKETS_BODY
@@ -24,6 +26,7 @@
 #define HCCC_BLOCKS_PER_UNIT 1
 #endif
 constexpr int hccc_blocks_per_unit = HCCC_BLOCKS_PER_UNIT;
+constexpr unsigned hccc_epoch_bits = 16;  // as port_gpu.h
 
 struct alignas(16) hccc_words {
   unsigned word[4];
@@ -40,7 +43,7 @@ HCCC_FN void hccc_st16(void* at, hccc_words w) {
 }
 
 struct hccc_packet {
-  unsigned word[2], flag[2];
+  unsigned low[2], high[2];
 };
 
 HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
@@ -55,8 +58,8 @@ HCCC_FN hccc_packet hccc_ld_packet(const void* at) {
 HCCC_FN void hccc_st_packet(void* at, hccc_packet p) {
   if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
   unsigned long long* half = static_cast<unsigned long long*>(at);
-  __atomic_store_n(half, static_cast<unsigned long long>(p.flag[0]) << 32 | p.word[0], __ATOMIC_RELAXED);
-  __atomic_store_n(half + 1, static_cast<unsigned long long>(p.flag[1]) << 32 | p.word[1], __ATOMIC_RELAXED);
+  __atomic_store_n(half, static_cast<unsigned long long>(p.high[0]) << 32 | p.low[0], __ATOMIC_RELAXED);
+  __atomic_store_n(half + 1, static_cast<unsigned long long>(p.high[1]) << 32 | p.low[1], __ATOMIC_RELAXED);
 }
 
 HCCC_FN void hccc_fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
