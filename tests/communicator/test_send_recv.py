@@ -23,7 +23,7 @@ from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.runtime_library import library as runtime
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
-from tests.communicator.world import Lost, in_threads, loaded, run, start
+from tests.communicator.world import Lost, await_marks, in_threads, loaded, mark, run, start
 from tests.marks import LONG, slow
 
 # Around the ends of a cell, a slot, what is copied first, a slot of a heap, and what is read whole.
@@ -337,7 +337,11 @@ def ends(c: Communicator, how: str) -> Any:
             c.recv(x, 0)
         c.check()
     except CommunicatorError as error:
-        return Lost(error.result, error.text, time.monotonic() - started)
+        lost = Lost(error.result, error.text, time.monotonic() - started)
+        if how == "late":  # or one would hear that the other has left, not that it is late
+            mark(c.rank)
+            await_marks([0, 2])
+        return lost
     return None
 
 
