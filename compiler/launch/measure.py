@@ -236,8 +236,9 @@ class Measurement:
 
     def text(self) -> str:
         """Returns `records` as a table, for people."""
-        rows = [[_shown(value) for value in record.values()] for record in self.records()]
-        table = [["in place" if n == "in_place" else n for n in self.records()[0]], *rows]
+        records = self.records()
+        names = [name.replace("_", " ") for name in (records[0] if records else ())]
+        table = [names, *([_shown(value) for value in one.values()] for one in records)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [zip(row, widths, strict=True) for row in table]
         text = "\n".join("  ".join(f"{word:>{width}}" for word, width in line) for line in lines)

@@ -4,7 +4,7 @@ It imports matplotlib while the program is compiled, and draws while the page's 
 Where it cannot be started, or ends, pictures are drawn here.
 
 Requests and answers are pickled, one after the other, on its stdin and stdout: (name of the
-picture, arguments), and a SvgPicture or the exception that was raised.
+picture, arguments), and a SvgPicture, the UserError that was raised, or None after a bug.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def draw(name: str, *what: object) -> Picture:
 def begin() -> None:
     """Starts the process for a command that will draw a page in a while, where there is a core for
     it."""
-    if len(os.sched_getaffinity(0)) > 1 and not _begun:
+    if (os.cpu_count() or 1) > 1 and not _begun:
         with suppress(OSError):
             _begun.append(Drawer())
 
@@ -50,7 +50,7 @@ def begun() -> Drawer | None:
 
 
 class Drawer:
-    """The process."""
+    """The process that draws, as the command that has started it sees it."""
 
     def __init__(self) -> None:
         code = f"import sys; sys.path[:] = {sys.path!r}; import hccc.pictures.drawer as d; d.main()"
