@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hccc.base.diagnostics import Source, fail
+from hccc.driver.headers import says
 from hccc.driver.inputs import load_cluster, parse_cluster
 from hccc.driver.options import Options
 from hccc.driver.structures import MOST_SCHEDULED
@@ -44,7 +45,7 @@ _GPUS = {"cuda": "H100", "hip": "MI300X"}
 _HOST = "define node{number} = {ranks}\ndefine cores = {cores}\n"
 _LINKS = "define bandwidth = {{mesh => [((0..{last}) -> (53.6, 1, 0.0175))]}}\n"
 _NETWORK = "define latency = {nic => 30us}\n"
-_NIC = "define nic = [(({ranks}) -> 1.15)]\n"
+_NICS = "define nic = [{}]\n"
 
 
 def common_cluster(program: Program) -> Topology:
@@ -59,14 +60,15 @@ def common_cluster(program: Program) -> Topology:
 
 def host_cluster(program: Program) -> Topology:
     """Returns this host with a rank for each of the program's; as many hosts as its header has
-    nodes.
+    nodes, each with as many NICs as it says, else one.
 
     Raises:
         UserError: E424 what was measured (HCCC_CLUSTER) has another number of ranks.
     """
     nodes, each = _shape(program)
     name = "this host" if nodes == 1 else f"{nodes} hosts"
-    return replace(cluster_of([each] * nodes), name=f"{name}{ASSUMED}")
+    nics = program.nics_per_node if says(program, "NICPerNode") else 1
+    return replace(cluster_of([each] * nodes, nics=nics), name=f"{name}{ASSUMED}")
 
 
 def as_written(program: Program) -> None:
@@ -93,8 +95,10 @@ def _shape(program: Program) -> tuple[int, int]:
     return max(1, program.collective.n_ranks // gpus), gpus
 
 
-def cluster_of(hosts: Sequence[int], platform: str = "cpu") -> Topology:
+def cluster_of(hosts: Sequence[int], platform: str = "cpu", nics: int = 1) -> Topology:
     """Returns hosts of so many ranks each: this one, or several; or one of so many GPUs.
+
+    nics: of each of several hosts.
 
     Raises:
         UserError: E424 the file of HCCC_CLUSTER has another number of ranks; what is wrong with it.
@@ -111,28 +115,36 @@ def cluster_of(hosts: Sequence[int], platform: str = "cpu") -> Topology:
     if platform != "cpu":
         return _parsed(f"define node1 = {ranks}\ndefine device = {_GPUS[platform]}\n")
     if len(hosts) > 1:
-        return usual_hosts(hosts)
+        return usual_hosts(hosts, nics)
     return _parsed(text_of(hosts, len(os.sched_getaffinity(0))))
 
 
-def usual_hosts(hosts: Sequence[int]) -> Topology:
+def usual_hosts(hosts: Sequence[int], nics: int = 1) -> Topology:
     """Returns hosts with usual figures and a core for each rank, the same on every machine."""
-    return _parsed(text_of(hosts))
+    return _parsed(text_of(hosts, nics=nics))
 
 
 def _parsed(text: str) -> Topology:
     return parse_cluster(Source("the hosts", text))
 
 
-def text_of(hosts: Sequence[int], cores: int = 0) -> str:
+def text_of(hosts: Sequence[int], cores: int = 0, nics: int = 1) -> str:
     """Writes hosts of so many ranks each as a cluster, with usual figures.
 
-    cores: of each host, by default one for each rank.
+    cores: of each host, by default one for each rank. nics: of each of several hosts, which divide
+    its ranks evenly.
     """
     text = _USUAL.format(hosts=len(hosts)) + (_NETWORK if len(hosts) > 1 else "")
     for number, ranks in enumerate(hosts, 1):
         text += _HOST.format(number=number, ranks=ranks, cores=cores or ranks)
         text += _LINKS.format(last=ranks - 1) if ranks > 1 else ""
         if len(hosts) > 1:
-            text += _NIC.format(ranks=f"0..{ranks - 1}" if ranks > 1 else 0)
+            text += _NICS.format(", ".join(_nic(ranks, nic, nics) for nic in range(nics)))
     return text
+
+
+def _nic(ranks: int, nic: int, nics: int) -> str:
+    """Writes which of a host's ranks share a NIC, and its GB/s."""
+    shared = [rank for rank in range(ranks) if rank * nics // ranks == nic]
+    last = f"..{shared[-1]}" if len(shared) > 1 else ""
+    return f"(({shared[0]}{last}) -> 1.15)"

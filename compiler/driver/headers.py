@@ -16,7 +16,7 @@ _HELP = "times are the cluster's; make the header say the same, or leave it out 
 def unlike(programs: Sequence[Program], topology: Topology) -> tuple[Problem, ...]:
     """Warns (W405) where a header has other nodes than a cluster whose nodes are all alike.
 
-    What a header leaves out is not told, nor a NIC for each GPU, which most headers have.
+    What a header leaves out is not told.
     """
     found = dict.fromkeys(text for one in programs for text in _unlike(one, topology))
     return tuple(Problem("W405", text, help=_HELP, severity="warning") for text in found)
@@ -25,17 +25,18 @@ def unlike(programs: Sequence[Program], topology: Topology) -> tuple[Problem, ..
 def _unlike(program: Program, t: Topology) -> Iterator[str]:
     gpus, nics = program.gpus_per_node, program.nics_per_node
     has = set(np.bincount(t.node).tolist())
-    if len(has) == 1 and gpus not in has and _says_gpus(program):
+    if len(has) == 1 and gpus not in has and says(program, "GPUPerNode"):
         yield f"the header's GPUPerNode={gpus} is ignored: the cluster's nodes have {has.pop()}"
     has = {len(set(t.port[Level.NIC][t.node == node].tolist())) for node in set(t.node.tolist())}
     several = len(set(t.node.tolist())) > 1 and (t.port[Level.NIC] >= 0).all()
-    if nics != gpus and several and len(has) == 1 and nics not in has:
+    if several and len(has) == 1 and nics not in has and says(program, "NICPerNode"):
         yield f"the header's NICPerNode={nics} is ignored: the cluster's nodes have {has.pop()}"
 
 
-def _says_gpus(program: Program) -> bool:
-    """Tells whether a header has GPUPerNode: other than the default, or in its text."""
-    if program.gpus_per_node != program.collective.n_ranks:
+def says(program: Program, key: str) -> bool:
+    """Tells whether a header has GPUPerNode or NICPerNode: not the default, or in its text."""
+    n_ranks, gpus, nics = program.collective.n_ranks, program.gpus_per_node, program.nics_per_node
+    if (gpus != n_ranks) if key == "GPUPerNode" else (nics != gpus):
         return True
     origin = program.origin
-    return origin is not None and origin.header("GPUPerNode") != origin.header("")
+    return origin is not None and origin.header(key) != origin.header("")

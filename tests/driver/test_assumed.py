@@ -23,7 +23,7 @@ RING = ROOT / "examples" / "ring_allreduce.rccl"
 
 def program(gpus: int = 8, nics: int = 8) -> Program:
     """Makes a ring of 8 ranks whose header has nodes of so many GPUs and NICs."""
-    return replace(transfer.load(RING), gpus_per_node=gpus, nics_per_node=nics)
+    return replace(transfer.load(RING), gpus_per_node=gpus, nics_per_node=min(gpus, nics))
 
 
 @pytest.mark.parametrize(
