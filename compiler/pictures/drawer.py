@@ -1,9 +1,9 @@
-"""drawer: a process that draws pictures, started before there is anything to draw.
+"""drawer: processes that draw pictures, started before there is anything to draw.
 
-It imports matplotlib while the program is compiled, and draws while the page's times are simulated.
-Where it cannot be started, or ends, pictures are drawn here.
+One imports matplotlib while the program is compiled, and divides into two, which draw while the
+page's times are simulated. Where they cannot be started, or end, pictures are drawn here.
 
-Requests and answers are pickled, one after the other, on its stdin and stdout: (name of the
+Each has a pipe of requests and one of answers, which are pickled, one after the other: (name of the
 picture, arguments), and a SvgPicture, the UserError that was raised, or None after a bug.
 """
 
@@ -12,12 +12,14 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
+from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING
 
 from hccc.base.diagnostics import UserError
@@ -26,6 +28,7 @@ from hccc.pictures.svg_picture import SvgPicture
 if TYPE_CHECKING:
     from hccc.pictures.canvas import Picture
 
+PROCESSES = 2
 _begun: list[Drawer] = []  # at most one, until somebody takes it
 
 
@@ -37,34 +40,41 @@ def draw(name: str, *what: object) -> Picture:
 
 
 def begin() -> None:
-    """Starts the process for a command that will draw a page in a while, where there is a core for
-    it."""
+    """Starts the processes for a command that will draw a page in a while, where there is a core
+    for them."""
     if (os.cpu_count() or 1) > 1 and not _begun:
         with suppress(OSError):
             _begun.append(Drawer())
 
 
 def begun() -> Drawer | None:
-    """Returns the process, which is the caller's to close; None if none was started."""
+    """Returns the processes, which are the caller's to close; None if none were started."""
     return _begun.pop() if _begun else None
 
 
 class Drawer:
-    """The process that draws, as the command that has started it sees it."""
+    """The processes that draw, as the command that has started them sees them."""
 
     def __init__(self) -> None:
-        code = f"import sys; sys.path[:] = {sys.path!r}; import hccc.pictures.drawer as d; d.main()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is the command's to tell
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._requests: IO[bytes] = self._process.stdin
-        self._answers: IO[bytes] = self._process.stdout
-        self._asking = ThreadPoolExecutor(1)
-        atexit.register(self._process.kill)
+        code = "import sys; sys.path[:] = {}; import hccc.pictures.drawer as d; d.main({})"
+        pipes = [(*os.pipe(), *os.pipe()) for _ in range(PROCESSES)]
+        theirs = [(asked, answered) for asked, _, _, answered in pipes]
+        self._free: SimpleQueue[tuple[IO[bytes], IO[bytes]]] = SimpleQueue()
+        for _, ask, answers, _ in pipes:
+            self._free.put((os.fdopen(ask, "wb"), os.fdopen(answers, "rb")))
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code.format(repr(sys.path), theirs)],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # where answers are nothing else is written
+                pass_fds=[file for pair in theirs for file in pair],
+                process_group=0,  # Ctrl-C is the command's to tell
+            )
+        finally:
+            for file in (file for pair in theirs for file in pair):
+                os.close(file)
+        self._asking = ThreadPoolExecutor(PROCESSES)
+        atexit.register(self._kill)
 
     def ask(self, name: str, *what: object) -> Callable[[], SvgPicture]:
         """Has a picture drawn, and returns the function that waits for it."""
@@ -81,32 +91,49 @@ class Drawer:
 
     def _exchange(self, request: tuple[str, tuple[object, ...]]) -> SvgPicture | UserError | None:
         """Returns the answer to a request; None if the process has ended, or failed."""
-        with suppress(OSError, EOFError, pickle.PickleError):
-            self._requests.write(pickle.dumps(request, pickle.HIGHEST_PROTOCOL))
-            self._requests.flush()
-            answer = pickle.load(self._answers)  # what our own process wrote
-            return answer if isinstance(answer, SvgPicture | UserError) else None
-        return None
+        requests, answers = pipes = self._free.get()
+        try:
+            with suppress(OSError, EOFError, pickle.PickleError):
+                requests.write(pickle.dumps(request, pickle.HIGHEST_PROTOCOL))
+                requests.flush()
+                answer = pickle.load(answers)  # what our own process wrote
+                return answer if isinstance(answer, SvgPicture | UserError) else None
+            return None
+        finally:
+            self._free.put(pipes)
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the processes."""
         self._asking.shutdown(cancel_futures=True)
-        self._process.kill()
-        self._process.communicate()
-        atexit.unregister(self._process.kill)
+        self._kill()
+        self._process.wait()
+        while not self._free.empty():
+            for pipe in self._free.get():
+                with suppress(OSError):  # a request that nobody has read
+                    pipe.close()
+        atexit.unregister(self._kill)
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def main() -> None:
-    """Draws until stdin ends."""
+def main(pipes: list[tuple[int, int]]) -> None:
+    """Draws until the pipes of requests end, in a process for each pair of pipes. pipes: the files
+    of requests and of answers."""
     for name in ("timeline", "topology", "pipeline", "dag", "bandwidth"):
         import_module(f"hccc.pictures.{name}")
-    with os.fdopen(os.dup(1), "wb") as out:
-        os.dup2(2, 1)  # nothing else may be written where answers are
-        with suppress(EOFError):
-            while True:
-                name, what = pickle.load(sys.stdin.buffer)
-                out.write(pickle.dumps(_drawn(name, what), pickle.HIGHEST_PROTOCOL))
-                out.flush()
+    mine = next((k for k in range(1, len(pipes)) if os.fork() == 0), 0)
+    for k, others in enumerate(pipes):
+        if k != mine:
+            os.close(others[0])
+            os.close(others[1])
+    requests, answers = pipes[mine]
+    with os.fdopen(requests, "rb") as asked, os.fdopen(answers, "wb") as out, suppress(EOFError):
+        while True:
+            name, what = pickle.load(asked)
+            out.write(pickle.dumps(_drawn(name, what), pickle.HIGHEST_PROTOCOL))
+            out.flush()
 
 
 def _drawn(name: str, what: tuple[object, ...]) -> SvgPicture | UserError | None:
