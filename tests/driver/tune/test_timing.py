@@ -82,6 +82,24 @@ def test_calls_that_take_too_long_to_simulate_are_given_up() -> None:
         assert timing.time(1 << 24, CROWDED) == (took if enough else math.inf)
 
 
+def test_what_is_cut_more_than_a_call_that_took_too_long_is_given_up_at_once() -> None:
+    cut = Setting(32, 0, 1 << 12)
+    long, longer, short = 1 << 26, 1 << 28, 1 << 23
+    most = CallTiming(ring(), site(), 1 << 20)
+    most.time(long, cut)
+    timing, fresh = (CallTiming(ring(), site(), 1 << 20) for _ in range(2))
+    timing.most_rates = fresh.most_rates = most.longest - 1
+    assert timing.time(long, cut) == math.inf
+    simulated = timing.instances
+    assert timing.time(longer, cut) == math.inf == fresh.time(longer, cut)
+    assert timing.instances == simulated < fresh.instances  # it would not end, either
+    others = [cut._replace(channels=8), cut._replace(window=1)]
+    assert timing.time(short, cut) == most.time(short, cut) < math.inf
+    for other in others:  # of which nothing is known
+        assert timing.time(longer, other) == fresh.time(longer, other)
+    assert timing.instances > simulated
+
+
 @pytest.mark.parametrize("long", [True, False])
 @pytest.mark.parametrize("limit", [math.inf, 4.0])
 def test_long_calls_are_given_up_where_they_are_not_worth_it(
