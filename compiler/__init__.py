@@ -61,6 +61,10 @@ if TYPE_CHECKING:  # type checkers read names from here, `as` themselves: they a
     from hccc.predict.simulation import Simulation as Simulation
     from hccc.predict.simulation import Sizes as Sizes
     from hccc.proofs.proof import Proof as Proof
+    from hccc.runtime.communicator import Communicator as Communicator
+    from hccc.runtime.communicator import CommunicatorError as CommunicatorError
+    from hccc.runtime.communicator import group as group
+    from hccc.runtime.communicator import unique_id as unique_id
     from hccc.runtime.communicator.premul import premul_sum as premul_sum
     from hccc.synth.synthesis import SizesSynthesis as SizesSynthesis
     from hccc.synth.synthesis import Synthesis as Synthesis
@@ -106,6 +110,7 @@ _NAMES = {
     "hccc.predict.jobs": ("JobSimulation",),
     "hccc.predict.simulation": ("Call", "Simulation", "Sizes"),
     "hccc.proofs.proof": ("Proof",),
+    "hccc.runtime.communicator": ("Communicator", "CommunicatorError", "group", "unique_id"),
     "hccc.runtime.communicator.premul": ("premul_sum",),
     "hccc.synth.synthesis": ("SizesSynthesis", "Synthesis"),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.runtime.communicator import Communicator, unique_id
+from hccc import Communicator, unique_id
 
 LIBRARY = Path(__file__).with_name("libfour_sum.so")
 RANKS = 4
