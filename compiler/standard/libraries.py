@@ -163,6 +163,7 @@ def build_standard(
         numbers=() if in_a_row else numbers,
         platform=platform,
     )
+    tell("Building kernels")
     return built(place, dtypes, reductions, platform)
 
 
