@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 from hccc.runtime.device.device_layer import structure
@@ -95,10 +96,11 @@ def test_arguments_are_aligned_and_whole(cpu: Runtime) -> None:
 
 def test_a_kernel_that_fails_loses_the_device(cpu: Runtime) -> None:
     """Every call says so until the device is reset; the other device goes on."""
-    stream, later = cpu.handle("StreamCreate"), []
-    kernel = cpu_kernel(lambda *_: 1)
+    stream, later, queued = cpu.handle("StreamCreate"), [], threading.Event()
+    kernel = cpu_kernel(lambda *_: int(queued.wait(60)))
     cpu.launch(kernel, stream)
     cpu("LaunchHostFunc", stream, cpu.host_fn(lambda: later.append(1)), None)
+    queued.set()
     lost = "ErrorLaunchFailure"
     assert cpu.error("StreamSynchronize", stream) == lost
     for _ in range(2):
