@@ -29,6 +29,7 @@ EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
 # What is wrong is the command line itself.
 _USAGE = {"E400", "E410", "E415", "E416", "E418", "E424", "E433", "E434"}
 _EXTRA = re.compile(r"unexpected extra arguments? \((\S+)\)")
+_NO_COMMAND = re.compile(r"No such command '(\S+)'")
 _NO_CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
 _QUOTED = re.compile(r"'([^']*)'")
 _CLOSE = 0.75  # how alike an option has to be to be suggested
@@ -137,8 +138,10 @@ def _usage(error: click.ClickException) -> Problem:
 
 
 def _meant(text: str) -> str | None:
-    """Returns what click's message of a wrong word may want: a choice much like it, or --cluster
-    for a file that is left over."""
+    """Returns what click's message of a wrong word may want: a choice much like it, --cluster for a
+    file that is left over, or the command that prints a cluster."""
+    if (missing := _NO_COMMAND.search(text)) and _is_cluster(missing[1]):
+        return f"`hccc cluster show {missing[1]}` prints a cluster"
     if (extra := _EXTRA.search(text)) and extra[1].endswith(".cluster"):
         return f"is it --cluster {extra[1]}?"
     if not (wrong := _NO_CHOICE.search(text)):
@@ -146,6 +149,12 @@ def _meant(text: str) -> str | None:
     choices = {_letters(word): word for word in _QUOTED.findall(wrong[2])}
     close = difflib.get_close_matches(_letters(wrong[1]), choices, 1, _CLOSE)
     return f"is it {choices[close[0]]}?" if close else None
+
+
+def _is_cluster(word: str) -> bool:
+    from hccc.shipped.find import ShippedKind, names
+
+    return word.endswith(".cluster") or word in names(ShippedKind.CLUSTER)
 
 
 def _letters(word: str) -> str:

@@ -368,6 +368,11 @@ def test_words_that_are_nearly_right(hccc: Hccc, tmp_path: Path) -> None:
     assert "help: is it allreduce?" in said
     _, _, said = hccc("bound", "dgx-h100", "--collective", "allgather,all-reduce")
     assert "help: is it allreduce?" in said
+    for word in ("dgx-h100", "my.cluster"):
+        _, _, said = hccc("cluster", word)
+        assert f"help: `hccc cluster show {word}` prints a cluster" in said
+    _, _, said = hccc("cluster", "shows")
+    assert "help: `hccc cluster --help`" in said
     _, _, said = hccc("synth", "dgx-h100", "--collective", "nothing")
     assert "help: `hccc synth --help`" in said
     _, _, said = hccc("show", cluster, "-o", tmp_path / "x.svg")
