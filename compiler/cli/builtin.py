@@ -94,6 +94,8 @@ def builtin(
         from hccc.passes.verify import verify
 
         made = registry.make(name, t, op, root)
+        if cluster is None:
+            made = replace(made, nics_per_node=made.gpus_per_node)  # as many as a node mostly has
         if uneven:
             made = replace(
                 made, name=f"{made.name}v", collective=replace(made.collective, uneven=True)

@@ -122,10 +122,11 @@ def lines(p: Program) -> Iterator[str]:
     c = p.collective
     root = f", Root={c.root}" if c.rooted else ""
     root += f', Demand="{c.demand.text()}"' if c.demand else ""
+    nics = f"NICPerNode={p.nics_per_node}, " if p.nics_per_node != p.gpus_per_node else ""
     yield (
         f"def ResCCLAlgo(nRanks={c.n_ranks}, nChannels={p.channels}, nWarps={p.warps}, "
         f'AlgoName="{p.name}", OpType="{c.name}", GPUPerNode={p.gpus_per_node}, '
-        f"NICPerNode={p.nics_per_node}, nChunks={c.n_chunks}{root}):"
+        f"{nics}nChunks={c.n_chunks}{root}):"
     )
     for t in p.transfers.tolist():
         src, dst, step, chunk, _, op = t
