@@ -20,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import inspect
+import io
 import os
 import pickle
 import sys
@@ -34,9 +35,10 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core import environment
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.dispatcher import Dispatcher
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.core.types import BaseNamedTuple, BaseTuple
 
@@ -75,7 +77,7 @@ class _LoopCache(FunctionCache):
         """
         rtsys.initialize(target_context)
         found = None
-        with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
+        with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         if found is None:
             begin_once(ONCE)
@@ -168,7 +170,7 @@ class _Files:
         digest, body = data[:32], data[32:]
         if digest != self._digest(key, body):
             return None
-        found, content = pickle.loads(body)
+        found, content = _Unpickler(io.BytesIO(body)).load()
         return content if found == key else None
 
     def save(self, key: Any, content: Any) -> None:
@@ -197,6 +199,28 @@ class _Files:
     def _digest(self, key: Any, body: bytes) -> bytes:
         fields = repr(sorted(_tuple_fields(key[0]))).encode()
         return hashlib.sha256(stamp(self._loop) + fields + body).digest()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads a compilation without importing the modules of numba whose functions it calls, which
+    takes up to 0.3 s: their code is in it, and looks up no names there."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Returns what a pickle names, but for numba's function that imports them."""
+        return _environment if name == "_rebuild_env" else super().find_class(module, name)
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """Makes the environment that numba's `_rebuild_env` makes, of a module that may be missing."""
+    if module in sys.modules or not module.startswith("numba."):
+        return environment._rebuild_env(module, constants, name)  # type: ignore[no-untyped-call]
+    made = environment.lookup_environment(name)  # type: ignore[no-untyped-call]
+    if made is None:
+        made = environment.Environment({"__name__": module})
+        made.consts[:] = constants
+        made.env_name = name
+        environment.Environment._memo[name] = made
+    return made
 
 
 def _tuple_fields(types: Iterable[Any]) -> Iterator[tuple[str, ...]]:

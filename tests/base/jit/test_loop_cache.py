@@ -6,6 +6,7 @@ import errno
 import importlib
 import multiprocessing
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,40 @@ from hccc.base.jit.compiled import njit
 @njit
 def loop(pair):
     return pair.a - pair.b
+"""
+OF_ARRAYS = """
+import numpy as np
+from hccc.base.jit.compiled import njit
+
+@njit
+def loop(values):
+    found = [np.sort(values)[1:].sum()]
+    found.append(values.argmax())
+    if values[0] < 0:
+        raise ValueError("below 0")
+    return found
+
+@njit
+def unknown(values):
+    return np.sort(values)[::-1].copy()
+"""
+IN_A_PROCESS_OF_ITS_OWN = """
+import sys
+import numpy as np
+import loops
+
+values = np.array([5, 3, 1, 4])
+assert loops.loop.compiled(values) == [12, 0]
+assert loops.loop.compiled.stats.cache_hits, "it was compiled"
+assert not {"numba.np.arraymath", "numba.np.linalg"} & {*sys.modules}
+try:
+    loops.loop.compiled(-values)
+except ValueError as error:
+    assert str(error) == "below 0"
+else:
+    raise AssertionError("no error was raised")
+assert loops.unknown.compiled(values).tolist() == [5, 4, 3, 1]  # compiles afterwards
+assert loops.loop.compiled(values.astype(np.int32)) == [12, 0]
 """
 VALUES = np.arange(5)  # with FACTOR 2 and 1 added: 30
 
@@ -158,6 +193,15 @@ def test_a_file_that_cannot_be_read_or_replaced_is_done_without(place: Place) ->
     loop_cache._tell.cache_clear()
     assert [place.found(), place.found()] == [False, False]
     assert not list(place.kept.rglob("*.tmp"))
+
+
+def test_reading_a_loop_imports_nothing_that_only_compiling_needs(place: Place) -> None:
+    (place.path / "loops.py").write_text(OF_ARRAYS)
+    assert place.start()(np.array([5, 3, 1, 4])) == [12, 0]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(place.kept)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(place.path), *sys.path])
+    command = [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN]
+    subprocess.run(command, env=environment, check=True)
 
 
 @pytest.mark.parametrize("inline", ["never", "always"])
