@@ -123,7 +123,11 @@ def main(pipes: list[tuple[int, int]]) -> None:
     of requests and of answers."""
     for name in ("timeline", "topology", "pipeline", "dag", "bandwidth"):
         import_module(f"hccc.pictures.{name}")
-    mine = next((k for k in range(1, len(pipes)) if os.fork() == 0), 0)
+    mine = 0
+    for k in range(1, len(pipes)):
+        if os.fork() == 0:
+            mine = k
+            break
     for k, others in enumerate(pipes):
         if k != mine:
             os.close(others[0])

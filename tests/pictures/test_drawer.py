@@ -31,7 +31,7 @@ def test_it_draws_what_this_process_draws(drawer: Drawer) -> None:
 
 def test_without_it_pictures_are_drawn_here(drawer: Drawer) -> None:
     run = ran("ring_allreduce", "mi300x", 1 << 20)
-    drawer._process.kill()
+    drawer._kill()
     drawer._process.wait()
     assert drawer.ask("timeline", run, "a note")().svg == timeline(run, "a note").svg
 
