@@ -64,11 +64,11 @@ def buffer_on(
 def number_of_type(name: str, s: ArrayBuffer | None, r: ArrayBuffer | None) -> int:
     """Returns the hcccDataType_t that both buffers have. Raises UserError E473 where they
     differ."""
-    if s is not None and r is not None and s.dtype != r.dtype:
-        raise fail("E473", f"{name}: send is {s.dtype}, receive {r.dtype}")
-    one = r if s is None else s
+    one = s or r
     if one is None:
         raise fail("E473", f"{name}: neither a send nor a receive buffer")
+    if r and r.dtype != one.dtype:
+        raise fail("E473", f"{name}: send is {one.dtype}, receive {r.dtype}")
     return _NUMBERS[one.dtype]
 
 
@@ -78,6 +78,10 @@ def block_length(
     """Returns the elements of a collective's block, with so many blocks in the send and in the
     receive buffer. Raises UserError E473 where the buffers have other lengths."""
     in_s, in_r = blocks
+    if s and r:
+        block, left = divmod(s.elements, in_s)
+        if not left and r.elements == block * in_r:
+            return block
     by_send = s is not None and (r is None or in_s <= in_r)
     whole, parts = (s, in_s) if by_send else (r, in_r)
     assert whole is not None

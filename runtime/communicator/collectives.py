@@ -88,8 +88,7 @@ class Collectives(ABC):
     ) -> None:
         """Makes a call. blocks: of the send and of the receive buffer; alone: without `receive`
         this rank has no such buffer, rather than an in-place call."""
-        in_place = receive is None and not alone
-        platform = self.platform
+        in_place, platform = receive is None and not alone, self.platform
         s = r = None
         if send is not None:
             writes = in_place and root != self.rank
@@ -99,19 +98,10 @@ class Collectives(ABC):
         elif in_place:
             r = s
         type_ = number_of_type(name, s, r)
-        words = [] if op is None else [word_of(op)]
+        count = block_length(name, s, r, blocks)
+        words: tuple[Any, ...] = (s and s.pointer, r and r.pointer, count, type_)
+        if op is not None:
+            words += (word_of(op),)
         if root is not None:
-            words.append(root)
-        self._launch(
-            name,
-            (
-                s and s.pointer,
-                r and r.pointer,
-                block_length(name, s, r, blocks),
-                type_,
-                *words,
-            ),
-            s,
-            r,
-            stream,
-        )
+            words += (root,)
+        self._launch(name, words, s, r, stream)

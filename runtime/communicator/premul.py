@@ -65,7 +65,7 @@ def premul_sum(scalar: Any) -> PremulSum:
 def word_of(op: str | PremulSum) -> int | PremulSum:
     """Returns the number of a reduction that has a name, any other as it is. Raises UserError
     E411."""
-    return reduction_of(op) if isinstance(op, str) else op
+    return op if isinstance(op, PremulSum) else reduction_of(op)
 
 
 def end(made: int, handle: int) -> None:

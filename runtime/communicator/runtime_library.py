@@ -20,6 +20,7 @@ COMMUNICATOR = Piece(
     Path(__file__).parent / "hcccruntime.cpp",
     include=(ROOMS / "include", ROOMS / "communicator" / "include"),
     reads=tuple(ROOMS / room for room in ("bootstrap", "device", "transport", "vendor/include")),
+    digests=(("HCCC_HEADERS", ROOMS / "include"),),
 )
 VENDOR = Piece(
     ROOMS / "vendor" / "hcccvendor.cpp",

@@ -29,6 +29,10 @@ namespace hccc {
 namespace {
 
 constexpr size_t MOST_TEXT = 8192;  // of what the command says
+// What builds this library says which headers kernels are compiled with: runtime_library.py, CMakeLists.txt.
+#ifndef HCCC_HEADERS
+#define HCCC_HEADERS ""
+#endif
 constexpr char PROGRESS[] = "hccc: ";  // how a line begins that says how far it is
 constexpr int LOOK_MS = 100;
 constexpr size_t MOST_HOSTS_TEXT = 100;  // in the name of a file
@@ -235,7 +239,7 @@ StandardLibrary::StandardLibrary(const Wanted &wanted, const std::vector<int> &h
   name += "-" + type_ + (reduces ? "-" + op_ : "");
   if (figures) name += text_of("-%08x", static_cast<unsigned>(figures >> 32));
   identity_ = hash_of(name);
-  const std::string version = text_of("%d-%d-%016llx", HCCC_RUNTIME_VERSION, HCCC_ABI,
+  const std::string version = text_of("%d-%d-%s-%016llx", HCCC_RUNTIME_VERSION, HCCC_ABI, HCCC_HEADERS,
                                       static_cast<unsigned long long>(hash_of(target_ == "cpu" ? processor() : arch)));
   file_ = directory(version) + "/" + name + ".so";
 }

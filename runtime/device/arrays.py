@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -41,7 +40,10 @@ _DTYPES: Mapping[tuple[int, int], str] = {
     (12, 8): "float8e5m2",
 }
 _NUMPY_DTYPES: Mapping[np.dtype[Any], str] = {kind: name for name, kind in DTYPES.items()}
-_Byte = ctypes.c_char
+_CONJUGATED = ("complex64", "complex128")  # types of tensors that may be read as their conjugates
+# Looked up once: a call looks for two buffers in about a microsecond.
+_address_of, _at = ctypes.addressof, ctypes.c_char.from_buffer
+_made = tuple.__new__  # a NamedTuple's own takes twice as long
 _READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 _NO_WAIT = -1  # `stream` of __dlpack__: the exporter waits for nothing
 _MAJOR = 1  # of DLPack
@@ -55,14 +57,19 @@ class ArrayBuffer(NamedTuple):
     """
 
     pointer: int
-    bytes: int
     elements: int
     dtype: str
-    shape: tuple[int, ...]
     platform: str
     device: int
-    writable: bool
     owner: object
+
+    @property
+    def bytes(self) -> int:
+        """Its length."""
+        return self.elements * BY_NAME[self.dtype].bytes
+
+
+_Reader = Callable[[Any], ArrayBuffer | None]
 
 
 class _Seen(NamedTuple):
@@ -85,52 +92,60 @@ def buffer_of(array: Any, *, writable: bool = False) -> ArrayBuffer:
 
     Raises UserError E471.
     """
-    kind = type(array)
-    if kind is np.ndarray:
-        plain = _plain_numpy(array)
-    elif kind.__module__ in ("torch", "torch.nn.parameter"):
-        plain = _plain_tensor(array)
-    else:
-        plain = None
-    return plain or _described(array, writable)
+    read = _READERS.get(type(array)) or _reader_of(type(array))
+    return (read and read(array)) or _described(array, writable)
+
+
+def _reader_of(kind: type) -> _Reader | None:
+    """Returns what reads arrays of a kind quickly, where something does."""
+    if kind.__module__ not in ("torch", "torch.nn.parameter"):
+        return None
+    torch, read = sys.modules["torch"], _reader_of_tensors()
+    _READERS.update({torch.Tensor: read, torch.nn.Parameter: read})
+    return _READERS.get(kind)
 
 
 def _plain_numpy(array: np.ndarray[Any, Any]) -> ArrayBuffer | None:
     """Finds the memory of an array without anything to refuse, quickly; None: another array."""
-    flags, dtype = array.flags, _NUMPY_DTYPES.get(array.dtype)
-    if dtype is None or not flags.c_contiguous or not flags.writeable:
+    dtype = _NUMPY_DTYPES.get(array.dtype)
+    if dtype is None:
         return None
     try:
-        pointer = ctypes.addressof(_Byte.from_buffer(array.data))  # the quickest way to an address
-    except (TypeError, ValueError):  # no elements, or of a type that buffers do not have
-        pointer = array.ctypes.data
-    return ArrayBuffer(pointer, array.nbytes, array.size, dtype, array.shape, "cpu", 0, True, array)
-
-
-def _plain_tensor(array: Any) -> ArrayBuffer | None:
-    """Finds the memory of a tensor of PyTorch, as `_plain_numpy`."""
-    torch = sys.modules["torch"]
-    if type(array) is not torch.Tensor and type(array) is not torch.nn.Parameter:
-        return None
-    if not array.is_cpu or array.layout is not torch.strided:
-        return None
-    try:
-        dtype = _tensor_dtypes().get(array.dtype)
-        if dtype is None or array.is_conj() or array.is_neg() or not array.is_contiguous():
+        # The quickest way to an address. It refuses what is read-only or has gaps, what has no
+        # elements, and types that buffers do not have.
+        pointer = _address_of(_at(array))
+    except (TypeError, ValueError):
+        if not array.flags.c_contiguous or not array.flags.writeable:
             return None
-        pointer, count = array.data_ptr(), array.numel()
-    except RuntimeError:  # it has no memory, as in a trace
-        return None
-    size = count * array.itemsize
-    return ArrayBuffer(pointer, size, count, dtype, array.shape, "cpu", 0, True, array)
+        pointer = array.ctypes.data
+    return _made(ArrayBuffer, (pointer, array.size, dtype, "cpu", 0, array))
 
 
-@cache
-def _tensor_dtypes() -> dict[Any, str]:
-    """Returns the dtypes of the imported PyTorch that hccc has, with their names."""
+_READERS: dict[type, _Reader] = {np.ndarray: _plain_numpy}
+
+
+def _reader_of_tensors() -> _Reader:
+    """Returns what finds the memory of a tensor of PyTorch, as `_plain_numpy`."""
     torch = sys.modules["torch"]
     names = (*BY_NAME, *ALIASES)
-    return {getattr(torch, name): ALIASES.get(name, name) for name in names if hasattr(torch, name)}
+    known = {getattr(torch, one): ALIASES.get(one, one) for one in names if hasattr(torch, one)}
+    strided = torch.strided
+
+    def plain_tensor(array: Any) -> ArrayBuffer | None:
+        if not array.is_cpu or array.layout is not strided:
+            return None
+        try:
+            dtype = known.get(array.dtype)
+            if dtype is None or array.is_neg() or not array.is_contiguous():
+                return None
+            if dtype in _CONJUGATED and array.is_conj():
+                return None
+            pointer, count = array.data_ptr(), array.numel()
+        except RuntimeError:  # it has no memory, as in a trace
+            return None
+        return _made(ArrayBuffer, (pointer, count, dtype, "cpu", 0, array))
+
+    return plain_tensor
 
 
 def _described(array: Any, writable: bool) -> ArrayBuffer:
@@ -142,18 +157,7 @@ def _described(array: Any, writable: bool) -> ArrayBuffer:
         raise _refuse(array, "is read-only", "pass a copy")
     if count and not seen.pointer:
         raise _refuse(array, "has elements and no memory")
-    size = count * BY_NAME[seen.dtype].bytes
-    return ArrayBuffer(
-        seen.pointer,
-        size,
-        count,
-        seen.dtype,
-        seen.shape,
-        seen.platform,
-        seen.device,
-        seen.writable,
-        seen.owner,
-    )
+    return ArrayBuffer(seen.pointer, count, seen.dtype, seen.platform, seen.device, seen.owner)
 
 
 def _refuse(array: Any, what: str, remedy: str | None = None) -> UserError:

@@ -14,12 +14,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from hccc.base.building.build import digest_of_folder
+from hccc.base.building.places import user_directory
 from hccc.driver import assumed as host
 from hccc.ir.choices import PlanProtocol
 from hccc.ir.op_type import OpType
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Can, Result
-from hccc.runtime.communicator.runtime_library import build
+from hccc.runtime.communicator.runtime_library import COMMUNICATOR, build
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.transport.ucx_transport import available
 from hccc.standard.libraries import standard_library
@@ -97,6 +99,14 @@ def test_a_first_call_makes_its_library_and_a_second_start_finds_it(
     assert run(RANKS, adds_up, environment=fresh) == [[Can.MAKE, Can.NOT, Can.NOW]] * RANKS
     again = {**fresh, **NO_MAKER}
     assert run(RANKS, adds_up, environment=again) == [[Can.LOAD, Can.NOT, Can.NOW]] * RANKS
+
+
+def test_libraries_are_kept_by_the_headers_they_are_compiled_with() -> None:
+    """As they are when the runtime is built: one that was made before is not taken for them."""
+    run(1, adds_up, environment={"HCCC_STANDARD": "1", "HCCC_PROGRESS": "off"})
+    ((_, headers),) = COMMUNICATOR.digests
+    kept = user_directory("standard").glob(f"*-{digest_of_folder(headers)}-*/1-allreduce-*.so")
+    assert any(kept)
 
 
 def refused(c: Communicator) -> str:

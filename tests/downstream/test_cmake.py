@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hccc import __version__
+from hccc.base.building.build import digest_of_folder
 from tests.downstream.projects import Project, copied, newer, project
 from tests.installed import Installed, tools
 from tests.marks import some
@@ -105,6 +106,9 @@ def test_a_program_in_c_links_the_runtime(
     assert installed.run(made.build / "four_ranks") == "4 ranks, 100000 elements: right\n"
     assert bool(list(made.build.rglob("libhccc_runtime.so"))) is (shared == "ON")
     assert not compiled(made.built())
+    # Standard collectives of C and of Python are kept in one place.
+    (headers,) = installed.bin.parent.glob("lib/python*/site-packages/hccc/runtime/include")
+    assert digest_of_folder(headers) in (made.build / "build.ninja").read_text()
 
 
 HIP = Path("/usr/include/hip/hip_runtime_api.h")

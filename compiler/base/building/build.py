@@ -48,12 +48,14 @@ _KEPT_S = 90 * 86_400.0  # from when it was built, in the user's cache
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A source of hccc's own. It includes files beside it and in `include`, and by relative paths
-    files in `reads`."""
+    files in `reads`. digests: macros that are texts, the digest of a directory of `include` each.
+    """
 
     source: Path
     include: tuple[Path, ...] = ()
     reads: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ("-O2", "-fvisibility=hidden")
+    digests: tuple[tuple[str, Path], ...] = ()
 
 
 def flags_for(march: str) -> list[str]:
@@ -69,6 +71,13 @@ def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
             state.update(b"\0" + str(path.relative_to(directory)).encode() + b"\0")
             state.update(path.read_bytes())
     return state.hexdigest()
+
+
+def digest_of_folder(folder: Path) -> str:
+    """Returns 16 digits that tell the content of a folder's files, as CMake's functions can."""
+    files = sorted((path for path in folder.rglob("*") if path.is_file()), key=Path.as_posix)
+    each = (hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
+    return hashlib.sha256("".join(each).encode()).hexdigest()[:16]
 
 
 def build_pieces(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
@@ -160,10 +169,14 @@ def _stem(piece: Piece, march: str) -> str:
 def _object(piece: Piece, march: str) -> Path:
     """Returns the object file of a piece."""
     source = piece.source.resolve()
-    search = [f"-I{path}" for path in (source.parent, *piece.include)]
-    arguments = [*_options(piece, march), *search, str(source)]
-    stem = _stem(piece, march)
-    return compile_once(source, stem, ".o", lambda: arguments, user_directory(BUILT))
+
+    def arguments() -> list[str]:
+        search = [f"-I{path}" for path in (source.parent, *piece.include)]
+        # The name tells these files, so only a compilation needs their digest.
+        macros = [f'-D{name}="{digest_of_folder(path)}"' for name, path in piece.digests]
+        return [*_options(piece, march), *macros, *search, str(source)]
+
+    return compile_once(source, _stem(piece, march), ".o", arguments, user_directory(BUILT))
 
 
 def _build_in_cache(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:

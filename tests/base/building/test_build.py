@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.base.building.build import Piece, build_alone, build_pieces
+from hccc.base.building.build import Piece, build_alone, build_pieces, digest_of_folder
 from hccc.base.building.compiler import TIMEOUT_S, find_compiler
 from hccc.base.diagnostics import UserError
 from hccc.base.files.libraries import name_of
@@ -55,6 +56,28 @@ def test_what_was_built_needs_no_compiler(source: Path, monkeypatch: pytest.Monk
     source.write_text(ONE + "int more;\n")
     with pytest.raises(UserError, match="E412"):
         build_alone(source, ["-O1"])
+
+
+def test_a_piece_knows_the_digest_of_a_folder(source: Path) -> None:
+    """Of what it was compiled with: a file that changes changes it, in a library built anew."""
+    headers = source.parent / "headers"
+    headers.mkdir()
+    (headers / "a.h").write_text("// first\n")
+    source.write_text(
+        'extern "C" __attribute__((visibility("default"))) const char *\n'
+        "digest() { return HEADERS; }\n"
+    )
+    piece = Piece(source, include=(headers,), digests=(("HEADERS", headers),))
+
+    def told() -> str:
+        digest = ctypes.CDLL(str(build_pieces([piece]))).digest
+        digest.restype = ctypes.c_char_p
+        return str(digest().decode())
+
+    first = told()
+    assert first == digest_of_folder(headers) and len(first) == 16
+    (headers / "a.h").write_text("// second\n")
+    assert told() == digest_of_folder(headers) != first
 
 
 def test_what_does_not_compile(source: Path) -> None:
