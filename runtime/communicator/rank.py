@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from hccc.base.diagnostics import fail
 from hccc.base.shown import brief
+from hccc.ir.collective import ROOTED
 from hccc.ir.job import Job
 from hccc.runtime.communicator.buffers import number_of_dtype, reduction_of
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
@@ -200,12 +201,14 @@ class CommunicatorRank:
     def can(
         self, collective: str, dtype: str = "float32", op: str = "sum", root: int | None = None
     ) -> Can:
-        """Says what there is for a call of a collective (`all_reduce`), without making it."""
+        """Says what there is for a call of a collective (`all_reduce`), without making it. root: 0
+        where it has one and none is given."""
         answer = ctypes.c_int()
-        name = collective.replace("_", "").capitalize().encode()
+        name = collective.replace("_", "").capitalize()
         type_, number = number_of_dtype(dtype), reduction_of(op)
-        where = -1 if root is None else root
-        self._call("CommCan", name, where, type_, number, ctypes.byref(answer))
+        if root is None:
+            root = 0 if name.removesuffix("v") in ROOTED else -1
+        self._call("CommCan", name.encode(), root, type_, number, ctypes.byref(answer))
         return Can(answer.value)
 
     def set_timeout(self, seconds: float) -> None:

@@ -109,6 +109,18 @@ def test_libraries_are_kept_by_the_headers_they_are_compiled_with() -> None:
     assert any(kept)
 
 
+def asked(c: Communicator) -> list[Can]:
+    """Asks for calls that no type has, without a root, and of a root that is none."""
+    with pytest.raises(CommunicatorError, match="root 1 is no rank: there are 1"):
+        c.can("broadcast", root=1)
+    none = [c.can("all_reduce", "complex64", "max"), c.can("reduce", "float32", "band")]
+    return [*none, c.can("broadcast", "int64"), c.can("gather_v", "int64")]
+
+
+def test_what_a_call_can_be_is_an_answer(fresh: Mapping[str, str]) -> None:
+    assert run(1, asked, environment=fresh) == [[Can.NOT, Can.NOT, Can.MAKE, Can.MAKE]]
+
+
 def refused(c: Communicator) -> str:
     """Returns the error of a call that has no library; the communicator is not lost."""
     with pytest.raises(CommunicatorError) as caught:

@@ -63,14 +63,30 @@ def flags_for(march: str) -> list[str]:
     return [f"-march={march}" if flag.startswith("-march=") else flag for flag in FLAGS]
 
 
-def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
-    """Hashes `words` and all sources under the directories."""
-    state = hashlib.sha256("\0".join(words).encode())
-    for directory in directories:
-        for path in sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES):
-            state.update(b"\0" + str(path.relative_to(directory)).encode() + b"\0")
-            state.update(path.read_bytes())
+def digest_of(
+    directories: Sequence[Path], words: Sequence[str], known: dict[str, bytes] | None = None
+) -> str:
+    """Hashes `words` and all sources under the directories. known: directories that were read, and
+    gets those that are read here: the pieces of a library share most."""
+    state, known = hashlib.sha256("\0".join(words).encode()), {} if known is None else known
+    for directory in map(os.path.realpath, directories):
+        if directory not in known:
+            known[directory] = _sources(directory)
+        state.update(known[directory])
     return state.hexdigest()
+
+
+def _sources(top: str) -> bytes:
+    """Returns the names and texts of all sources under a directory. Each start of a program asks,
+    and paths that are objects would take most of its time."""
+    names: list[str] = []
+    for place, _, files in os.walk(top):
+        names += (f"{place}/{name}" for name in files if os.path.splitext(name)[1] in SUFFIXES)
+    texts: list[bytes] = []
+    for name in sorted(names, key=lambda name: name.split("/")):
+        with open(name, "rb", buffering=0) as file:
+            texts += (b"\0", os.fsencode(name[len(top) + 1 :]), b"\0", file.read())
+    return b"".join(texts)
 
 
 def digest_of_folder(folder: Path) -> str:
@@ -121,7 +137,8 @@ def _linked(pieces: Sequence[Piece], link: Sequence[str], march: str) -> Path:
 
 def _name(pieces: Sequence[Piece], link: Sequence[str], march: str) -> str:
     """Returns the name of a library, without the hashes of compiler and content."""
-    stems = [_stem(piece, march) for piece in pieces]
+    known: dict[str, bytes] = {}
+    stems = [_stem(piece, march, known) for piece in pieces]
     words = [_processors(march), *_link_options(link), *stems]
     return stem_of(pieces[0].source.resolve(), digest_of((), words))
 
@@ -159,11 +176,12 @@ def _options(piece: Piece, march: str) -> list[str]:
     return [*shared, *piece.flags, *own_options(), "-c"]
 
 
-def _stem(piece: Piece, march: str) -> str:
-    """Returns the name of a piece's object file, without the hashes of compiler and content."""
+def _stem(piece: Piece, march: str, known: dict[str, bytes] | None = None) -> str:
+    """Returns the name of a piece's object file, without the hashes of compiler and content. known:
+    as in `digest_of`."""
     source = piece.source.resolve()
     words = [source.name, _processors(march), *_options(piece, march)]
-    return stem_of(source, digest_of([source.parent, *piece.include, *piece.reads], words))
+    return stem_of(source, digest_of([source.parent, *piece.include, *piece.reads], words, known))
 
 
 def _object(piece: Piece, march: str) -> Path:
