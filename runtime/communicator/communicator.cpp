@@ -377,6 +377,7 @@ StandardLibrary Communicator::standard(const Wanted &wanted) const {
 }
 
 hcccCan_t Communicator::can(const Wanted &wanted) const {
+  if (name_of_type(wanted.type) && name_of_op(wanted.op) && !has_op(wanted.type, wanted.op)) return hcccCanNot;
   check_words(wanted, n_ranks_);
   check_not_lost();
   std::lock_guard<std::mutex> lock(loading_);

@@ -55,6 +55,12 @@ uint64_t packed(const Message &message) {
          static_cast<uint64_t>(int64_t{message.tag} + 1) << 32;
 }
 
+// Returns the error of a message that does not go on, which names it unless the reason does.
+static Error failed(const Failure &failure, const Message &message, int rank) {
+  const std::string text = failure.text(), own = description(message, rank);
+  return {failure.code(), text.find(own) == std::string::npos ? text + "; " + own : text};
+}
+
 std::string described_wait(const Control &control, int rank) {
   const uint64_t word = control.waits.load(std::memory_order_acquire);
   if (!word) return "";
@@ -158,7 +164,7 @@ void Messages::complete(Exchange &exchange, const Silent &silent) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return exchange.done || lost_ || !moved_; });
     if (exchange.done) return;
-    if (lost_) throw Error(failure_.code(), failure_.text() + "; " + description(*exchange.messages, rank_));
+    if (lost_) throw failed(failure_, *exchange.messages, rank_);
     moved_ = true;
     before = take_begun();
   }
@@ -353,8 +359,7 @@ bool Messages::arrived(hccc_transport_message *&far, const Message &message) con
   if (state > 0) return true;
   const unsigned long long start = hccc_clock();
   while (failure_.code() == hcccSuccess && hccc_clock() - start < REASON_NS) usleep(1000);
-  if (const hcccResult_t code = failure_.code())
-    throw Error(code, failure_.text() + "; " + description(message, rank_));
+  if (failure_.code()) throw failed(failure_, message, rank_);
   throw Error(hcccRemoteError, "the other end has left, or its host is cut off: " + description(message, rank_));
 }
 
@@ -680,7 +685,7 @@ void Messages::look(unsigned long long now, unsigned long long idle, const Silen
   Control &own = host_.control(rank_);
   own.waits_count.store(first.count, std::memory_order_relaxed);
   own.waits.store(packed(first), std::memory_order_release);
-  if (const hcccResult_t code = failure_.code()) throw Error(code, failure_.text() + "; " + description(first, rank_));
+  if (failure_.code()) throw failed(failure_, first, rank_);
   if (const Message *late = waits_for_a_later_call(idle)) {
     refused_ = *late;
     return withdraw();
@@ -710,7 +715,8 @@ std::string Messages::state_of(int rank) const {
   const std::string waits = described_wait(host_.control(rank), rank);
   if (!waits.empty()) return waits;
   const Called last = called_by(host_.control(rank));
-  return text_of("rank %d is in no send or receive: its last collective was ", rank) + description(last);
+  const std::string none = text_of("rank %d is in no send or receive, ", rank);
+  return none + (last.number ? "its last collective was " + description(last) : "and has made no collective yet");
 }
 
 void Messages::expire(const Exchange &exchange, const std::string &silent) const {

@@ -365,6 +365,24 @@ def test_a_rank_that_does_not_come_is_told(how: str, result: Result, text: str) 
     assert any(text in found[rank].text for rank in (0, 2)), found
 
 
+def misses(c: Communicator) -> str:
+    """Sends with a tag that the other rank does not wait for."""
+    c.set_timeout(1)
+    with pytest.raises(CommunicatorError) as caught:
+        if c.rank == 0:
+            c.send(np.ones(100_000, np.float32), 1, 1)
+        else:
+            c.recv(np.ones(100_000, np.float32), 0, 2)
+    return caught.value.text
+
+
+@pytest.mark.slow
+def test_messages_that_do_not_meet_name_both_ends_once() -> None:
+    for text in run(2, misses):
+        assert text.count("rank 0 sends 100000 float32 with tag 1 to rank 1") == 1, text
+        assert text.count("rank 1 receives up to 100000 float32 with tag 2 from rank 0") == 1, text
+
+
 OfRank = Callable[[int], dict[str, str]]
 
 

@@ -63,16 +63,11 @@ def flags_for(march: str) -> list[str]:
     return [f"-march={march}" if flag.startswith("-march=") else flag for flag in FLAGS]
 
 
-def digest_of(
-    directories: Sequence[Path], words: Sequence[str], known: dict[str, bytes] | None = None
-) -> str:
-    """Hashes `words` and all sources under the directories. known: directories that were read, and
-    gets those that are read here: the pieces of a library share most."""
-    state, known = hashlib.sha256("\0".join(words).encode()), {} if known is None else known
-    for directory in map(os.path.realpath, directories):
-        if directory not in known:
-            known[directory] = _sources(directory)
-        state.update(known[directory])
+def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
+    """Hashes `words` and all sources under the directories."""
+    state = hashlib.sha256("\0".join(words).encode())
+    for directory in directories:
+        state.update(_sources(os.path.realpath(directory)))
     return state.hexdigest()
 
 
@@ -137,7 +132,7 @@ def _linked(pieces: Sequence[Piece], link: Sequence[str], march: str) -> Path:
 
 def _name(pieces: Sequence[Piece], link: Sequence[str], march: str) -> str:
     """Returns the name of a library, without the hashes of compiler and content."""
-    known: dict[str, bytes] = {}
+    known: dict[str, str] = {}
     stems = [_stem(piece, march, known) for piece in pieces]
     words = [_processors(march), *_link_options(link), *stems]
     return stem_of(pieces[0].source.resolve(), digest_of((), words))
@@ -176,12 +171,16 @@ def _options(piece: Piece, march: str) -> list[str]:
     return [*shared, *piece.flags, *own_options(), "-c"]
 
 
-def _stem(piece: Piece, march: str, known: dict[str, bytes] | None = None) -> str:
+def _stem(piece: Piece, march: str, known: dict[str, str]) -> str:
     """Returns the name of a piece's object file, without the hashes of compiler and content. known:
-    as in `digest_of`."""
+    digests of directories, most of which the pieces of a library share; gets those of this one."""
     source = piece.source.resolve()
     words = [source.name, _processors(march), *_options(piece, march)]
-    return stem_of(source, digest_of([source.parent, *piece.include, *piece.reads], words, known))
+    for directory in map(os.path.realpath, (source.parent, *piece.include, *piece.reads)):
+        if directory not in known:
+            known[directory] = hashlib.sha256(_sources(directory)).hexdigest()
+        words.append(known[directory])
+    return stem_of(source, digest_of((), words))
 
 
 def _object(piece: Piece, march: str) -> Path:
@@ -194,7 +193,7 @@ def _object(piece: Piece, march: str) -> Path:
         macros = [f'-D{name}="{digest_of_folder(path)}"' for name, path in piece.digests]
         return [*_options(piece, march), *macros, *search, str(source)]
 
-    return compile_once(source, _stem(piece, march), ".o", arguments, user_directory(BUILT))
+    return compile_once(source, _stem(piece, march, {}), ".o", arguments, user_directory(BUILT))
 
 
 def _build_in_cache(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
