@@ -23,10 +23,13 @@ struct hccc_backoff {
   unsigned idle;        // turns without progress
 };
 
-constexpr unsigned long long hccc_long_turn = 500000, hccc_sleeps_for = 100000000;  // nanoseconds
+// Nanoseconds; a thread sleeps at its turns for the least at first, and for twice as long where it does so again
+// before four times as long have passed.
+constexpr unsigned long long hccc_long_turn = 500000, hccc_least_sleeping = 10000000, hccc_most_sleeping = 100000000;
 
-// When this thread's sleeping or its last long turn ended; also in later launches.
-static thread_local unsigned long long hccc_sleeps_until;
+// When this thread's sleeping or its last long turn ended, when its sleeping did, and how long that was; also in later
+// launches.
+static thread_local unsigned long long hccc_sleeps_until, hccc_slept_until, hccc_sleeping;
 
 // Spends one turn without progress: spins where every thread has a core, else yields. Returns
 // whether it yielded, after which much time may have passed. Where other threads keep the core for
@@ -49,7 +52,13 @@ static inline bool hccc_back_off(hccc_backoff& backoff) {
   const unsigned long long after = hccc_clock();
   if (after - before > hccc_long_turn) {
     const bool again = before - hccc_sleeps_until < hccc_long_turn;
-    hccc_sleeps_until = again || !backoff.oversubscribed ? after + hccc_sleeps_for : after;
+    hccc_sleeps_until = after;
+    if (again || !backoff.oversubscribed) {
+      const bool soon = hccc_sleeping && before - hccc_slept_until < 4 * hccc_sleeping;
+      const unsigned long long twice = 2 * hccc_sleeping;
+      hccc_sleeping = !soon ? hccc_least_sleeping : twice < hccc_most_sleeping ? twice : hccc_most_sleeping;
+      hccc_sleeps_until = hccc_slept_until = after + hccc_sleeping;
+    }
   }
   return true;
 }
