@@ -19,7 +19,7 @@ namespace {
 constexpr double DEFAULT_TIMEOUT_S = 600;
 constexpr size_t SLICE_BYTES = 1 << 20;  // of a buffer that is copied
 constexpr size_t LEAST_SLICE = 1024;     // elements of a block
-constexpr size_t FEW_RECENT = 8;  // calls that are kept where no rank is more than a call ahead of another
+constexpr size_t FEW_RECENT = 2 * PIECES;  // calls that are kept where no rank is further ahead of another than that lets it
 constexpr useconds_t REFUSED_US = 500;  // between looks at a refusal
 constexpr double SMALL_CALL = 4 << 20;  // bytes up to which waking another core does not pay
 
@@ -193,12 +193,14 @@ void Communicator::set_up(const TimeLeft &left) {
   const int near = host_->n_near();
   if (!workers_) workers_ = std::max(1, machine / near);
   oversubscribed_ = workers_ * near > machine;
+  host_->control(rank_).shares_cores.store(oversubscribed_, std::memory_order_relaxed);
   if (near < n_ranks_)
     network_ = std::make_unique<Network>(bootstrap_.get(), *host_, failure_, rank_, timeout_, left);
   if (host_->on_gpu()) {
     gpu_ = std::make_unique<GpuCalls>(host_->device_memory()->device(), host_->held());
     failure_.use(gpu_->fault());
   }
+  if (!network_ && !host_->device_memory()) broadcasts_ = std::make_unique<Broadcasts>(host_->broadcast_rings(), rank_);
   monitor_ = std::make_unique<Monitor>(
       bootstrap_.get(), *host_, failure_, rank_, [this] { watch(); },
       Refusals::Steps{[this](AtRest &own, uint64_t number) { return rest(own, number); }, [this] { return reset_flags(); },
@@ -601,7 +603,7 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
 
 // Makes a call, by hccc or by the vendor's library. Throws Error, also where it is refused.
 void Communicator::make(const Wanted &wanted, const Settings &settings, Known *known) {
-  if (known && known->again.run && repeat(*known, wanted, settings)) return;
+  if (known && (known->again.run || known->ahead) && repeat(*known, wanted, settings)) return;
   if (!vendor_) return make_own(wanted, settings, known);
   if (known && !known->library) return make_by_vendor(known->called, wanted, settings);
   const bool has_own = libraries_.find(wanted) || makes(wanted);
@@ -645,8 +647,10 @@ void Communicator::make_by_vendor(Called called, const Wanted &wanted, const Set
 void Communicator::make_own(const Wanted &wanted, const Settings &settings, Known *known) {
   const Library *found = known ? known->library : libraries_.find(wanted);
   if (!found && makes(wanted)) provide(wanted, settings.timeout_s);
-  Prepared prepared = prepare(wanted, found ? *found : libraries_.fit(wanted), known && known->packets);
-  const hccc_library &library = prepared.library->description();
+  const Library &fits = found ? *found : libraries_.fit(wanted);
+  const bool ahead = goes_ahead(fits, wanted);
+  Prepared prepared = prepare(wanted, fits, ahead || (known && known->packets));
+  const hccc_library &library = fits.description();
   Called called;
   if (known && prepared.in_place() == (known->called.in_place != 0)) {
     prepared.scratch = known->scratch, prepared.packets = known->packets, called = known->called;
@@ -655,12 +659,12 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings, Know
     called.signature = signature_of(called, library.digest, settings.micro_batch_bytes, settings.window);
     if (!wanted.blocks) {
       prepared.scratch = check_plan(wanted, library, prepared.in_place(), settings);
-      prepared.packets = packets_say(prepared, wanted, settings);
+      prepared.packets = !ahead && packets_say(prepared, wanted, settings);
       if (!known) known = &forget();
       *known = {wanted.library ? nullptr : wanted.collective, wanted.count, libraries_.size(), wanted.type, wanted.op,
                 wanted.root, settings.micro_batch_bytes, settings.window, prepared.library, called, prepared.scratch,
                 prepared.packets};
-      known->turn = prepared.turn;
+      known->turn = prepared.turn, known->ahead = ahead;
     }
   }
   again_ = known && prepared.packets && !prepared.apart ? &known->again : nullptr;
@@ -677,11 +681,12 @@ void Communicator::make_own(const Wanted &wanted, const Settings &settings, Know
     Communicator &of;
     ~Giving() { of.give_scratch(); }
   } const giving{*this};
+  if (ahead) return broadcast(prepared.buffers, called);
   running.launched = run(prepared, wanted, called, settings) && gpu_;
 }
 
-// Makes a call of packets that was made before, with these buffers or others: what make_own() finds out is
-// known. False: it is to be made as any other. Throws Error.
+// Makes a call that ranks do not agree on and that was made before, with these buffers or others: what make_own() finds
+// out is known. False: it is to be made as any other. Throws Error.
 bool Communicator::repeat(Known &known, const Wanted &wanted, const Settings &settings) {
   const uint64_t frees = host_->heap().frees();
   if (wanted.send != known.send || wanted.receive != known.receive || frees != known.frees) {
@@ -689,7 +694,7 @@ bool Communicator::repeat(Known &known, const Wanted &wanted, const Settings &se
     if (prepared.apart || prepared.in_place() != (known.called.in_place != 0)) return false;
     known.send = wanted.send, known.receive = wanted.receive, known.frees = frees, known.buffers = prepared.buffers;
   }
-  timeout_ = settings.timeout_s, turn_ = known.turn, packets_ = true;
+  timeout_ = settings.timeout_s, turn_ = known.turn, packets_ = !known.ahead;
   Called &called = known.called;
   const uint64_t words = called.signature;
   called.number = next_number();
@@ -705,6 +710,10 @@ bool Communicator::repeat(Known &known, const Wanted &wanted, const Settings &se
   last_library_.store(name, std::memory_order_relaxed);
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   const Running running(*monitor_, called.number, timeout_);
+  if (known.ahead) {
+    called.signature = words;
+    return broadcast(known.buffers, recent(called.number)), true;
+  }
   const hccc_local local = {const_cast<char *>(known.buffers.send), known.buffers.receive, nullptr, wanted.scalar.bits,
                             wanted.scalar.at};
   const int status = known.again.run(&known.again, &local, launch_signature(called, 0, true, false));
@@ -832,6 +841,7 @@ bool Communicator::reset_flags() {
   try {
     std::lock_guard<std::mutex> lock(loading_);
     host_->zero_flags(libraries_.flag_bytes());
+    if (broadcasts_) broadcasts_->reset();
     return true;
   } catch (const Error &error) {
     abort(error.code, text_of("rank %d: ", rank_) + error.what());

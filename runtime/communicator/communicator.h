@@ -9,6 +9,7 @@
 #include <shared_mutex>
 #include <string>
 
+#include "broadcasts.h"
 #include "failure.h"
 #include "gpu_calls.h"
 #include "host.h"
@@ -142,7 +143,7 @@ class Communicator {
     int window = 0;
     const Library *library = nullptr;  // null: the vendor's
     Called called;  // but for its number
-    bool scratch = false, packets = false;
+    bool scratch = false, packets = false, ahead = false;
     hccc_again again = {};  // of packets: the launch, once it was made; run: null
     const void *send = nullptr, *receive = nullptr;  // of the last call, as its caller had them
     uint64_t frees = 0;  // of the heap before
@@ -199,10 +200,14 @@ class Communicator {
   void check_domains(const hccc_library &library) const;
   int role(int turn) const { return (rank_ - turn + n_ranks_) % n_ranks_; }
   Agreed agree(const Prepared *prepared, const Called &called, const OwnBlocks *blocks);
+  bool goes_ahead(const Library &library, const Wanted &wanted) const;
+  uint64_t begun_by_all() const;
+  void broadcast(const Buffers &buffers, const Called &called);
   bool packets_say(const Prepared &prepared, const Wanted &wanted, const Settings &settings) const;
   const Offer &offer_of(int rank, uint64_t turn, unsigned long long start, const Called &called);
   bool tell_input(const Prepared &prepared, const Called &called) const;
   bool goes_as_messages(const Prepared &prepared, const Agreed &agreed, const Called &called) const;
+  bool shares_cores() const;
   void perform_messages(const Prepared &prepared, const Called &called);
   void make(Exchange &exchange);
   bool perform_short(const Prepared &prepared, const Agreed &agreed, const Called &called);
@@ -242,6 +247,7 @@ class Communicator {
   Staging staging_;
   std::unique_ptr<ShortCalls> short_calls_;  // where all ranks share memory of the host
   std::unique_ptr<Messages> messages_;
+  std::unique_ptr<Broadcasts> broadcasts_;  // where all ranks share memory of the host
   std::unique_ptr<VendorCalls> vendor_;  // where HCCC_VENDOR names one
   std::shared_mutex calling_;  // of a collective; sends and receives share it
   std::atomic<int> exchanging_{0};  // threads that make sends and receives
@@ -261,6 +267,7 @@ class Communicator {
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int turn_ = 0;  // of the last call
+  uint64_t begun_ = 0;  // the number of a call that all ranks have begun, as far as is known
   bool packets_ = false;  // as Prepared has it, of the last call
   std::array<Known, 4> known_;  // the last calls; changed by collectives, which come one after the other
   size_t newest_ = 0, oldest_ = 0;  // of known_: which was made last, and which is known for the longest time

@@ -57,6 +57,7 @@ struct Control {
   CalledWords called;
   std::atomic<uint64_t> signatures[RECENT];  // of the last calls, by their numbers
   Offer offers[2];
+  std::atomic<uint32_t> shares_cores;  // the ranks of this host are more than there are cores for; before the first offer
   std::atomic<uint64_t> waits;       // for a send or receive: a packed one; 0: for none
   std::atomic<uint64_t> waits_count;  // its elements
   alignas(64) std::atomic<uint32_t> asleep;  // 1: the thread that moves its messages sleeps until who moves one has made it 0

@@ -3,6 +3,7 @@
 #include "allocations.cpp"
 #include "api.cpp"
 #include "arguments.cpp"
+#include "broadcasts.cpp"
 #include "calls.cpp"
 #include "collectives.cpp"
 #include "communicator.cpp"

@@ -250,7 +250,9 @@ size_t Host::told_at() const { return CONTROL_BYTES + whole_pages(joined_.size()
 
 size_t Host::inputs_at() const { return told_at() + whole_pages(2 * told_bytes(n_ranks())); }
 
-size_t Host::head_bytes() const { return inputs_at() + whole_pages(2 * sizeof(ToldInput)); }
+size_t Host::broadcasts_at() const { return inputs_at() + whole_pages(2 * sizeof(ToldInput)); }
+
+size_t Host::head_bytes() const { return broadcasts_at() + whole_pages(BroadcastRing::bytes(joined_.size())); }
 
 int64_t *Host::told_by(int rank, uint64_t call) const {
   char *first = arenas_[static_cast<size_t>(rank)].base() + told_at();
@@ -260,6 +262,12 @@ int64_t *Host::told_by(int rank, uint64_t call) const {
 ToldInput &Host::told_input(int rank, uint64_t call) const {
   char *first = arenas_[static_cast<size_t>(rank)].base() + inputs_at();
   return reinterpret_cast<ToldInput *>(first)[call % 2];
+}
+
+std::vector<BroadcastRing *> Host::broadcast_rings() const {
+  std::vector<BroadcastRing *> found;
+  for (const Mapping &one : arenas_) found.push_back(reinterpret_cast<BroadcastRing *>(one.base() + broadcasts_at()));
+  return found;
 }
 
 Ring &Host::ring(int from, int to) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../bootstrap/include/hccc_bootstrap.h"
+#include "broadcasts.h"
 #include "control.h"
 #include "heap.h"
 #include "device_memory.h"
@@ -50,6 +51,8 @@ class Host {
   int64_t *told_by(int rank, uint64_t call) const;
   // The same of a short call.
   ToldInput &told_input(int rank, uint64_t call) const;
+  // Returns the ring of each rank, all of this host, for Broadcasts.
+  std::vector<BroadcastRing *> broadcast_rings() const;
   // Returns where the heap of a rank of this host is in this process.
   char *heap_of(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
@@ -115,11 +118,12 @@ class Host {
   void map(std::vector<int> &files, size_t arena_bytes);
   void fill_tables();
 
-  // Return the bytes of an arena before its flags, and before what is told of uneven calls, and of
-  // short ones.
+  // Return the bytes of an arena before its flags, and before what is told of uneven calls, of short
+  // ones, and the ring of Broadcasts.
   size_t head_bytes() const;
   size_t told_at() const;
   size_t inputs_at() const;
+  size_t broadcasts_at() const;
 
   int rank_;
   std::shared_ptr<Heap> heap_;

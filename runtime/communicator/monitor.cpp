@@ -242,10 +242,9 @@ void Monitor::compare_calls() {
   }
 }
 
-// Returns the number of a call that is another at another rank, where the ranks do not agree on calls;
-// 0: none. A refusal that ends meanwhile has made its numbers earlier ones.
+// Returns the number of a call that is another at another rank: ranks do not agree on all calls. 0: none. A refusal that ends meanwhile has made its numbers earlier ones.
 uint64_t Monitor::differs(int rank, const Called &own) {
-  if (failure_.refused() || !(several_hosts_ || host_.on_gpu())) return 0;
+  if (failure_.refused()) return 0;
   if (!host_.near(rank)) return own.number > refusals_.settled() && liveness_.far_differs(rank, own) ? own.number : 0;
   return differs_near(rank, &compared_[static_cast<size_t>(rank)]);
 }

@@ -12,6 +12,7 @@ namespace {
 
 // Bytes of the largest buffer; below, slices are quicker. One rank's blocks of a Scatter or Gather are copied by that rank alone.
 constexpr size_t LEAST_MOVED = 64 << 10, LEAST_OF_ONE = 32 << 10;
+constexpr size_t MOST_STREAMED = 4 << 20;  // of a Broadcast between ranks that share cores: two copies take less than the system's one
 
 // Which blocks of the buffers a rank sends to another, and receives of it; -1: none.
 struct Route {
@@ -40,10 +41,21 @@ bool Communicator::goes_as_messages(const Prepared &prepared, const Agreed &agre
   return moves && bytes >= LEAST_MOVED;
 }
 
+// Returns whether any rank shares a core with others: all say the same once they have agreed on a call.
+bool Communicator::shares_cores() const {
+  for (int r = 0; r < n_ranks_; ++r)
+    if (host_->control(r).shares_cores.load(std::memory_order_relaxed)) return true;
+  return false;
+}
+
 // Sends the blocks as messages: a rank reads what another sends where that lies, and nothing is copied in between.
 void Communicator::perform_messages(const Prepared &prepared, const Called &called) {
   const hccc_library &library = prepared.library->description();
   const size_t bytes = static_cast<size_t>(called.count) * static_cast<size_t>(bytes_of_type(called.type));
+  if (!strcmp(library.collective, "Broadcast") && bytes <= MOST_STREAMED && shares_cores()) {
+    HCCC_LOG(INFO, MEM, rank_, "%s: it goes through its root's ring", library.name);
+    return broadcast(prepared.buffers, called);
+  }
   HCCC_LOG(INFO, MEM, rank_, "%s: blocks are sent as messages", library.name);
   const int root = library.root < 0 ? -1 : (library.root + turn_) % n_ranks_;
   Buffers buffers = prepared.buffers;
