@@ -27,8 +27,8 @@ BLOCKS = {"broadcast": 1, "scatter": N, "gather": N, "all_to_all": N, "all_gathe
 
 
 def as_messages(folder: Path) -> int:
-    """Counts the calls of ranks that wrote into a folder that went as messages, or, where ranks share
-    cores, through a ring."""
+    """Counts the calls of ranks that wrote into a folder that went as messages, or through a ring
+    where ranks share cores."""
     ways = ("blocks are sent as messages", "it goes through its root's ring")
     return sum(log.read_text().count(way) for log in folder.iterdir() for way in ways)
 
