@@ -50,6 +50,7 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall
 IN_BLOCKS = ("allgather", "reducescatter", "alltoall")  # a size is of all ranks' blocks
 SIZES = ("8", "1K", "8K", "64K", "256K", "1M", "4M", "16M", "64M", "256M")
 QUICK_SIZES = ("8", "16K", "512K", "16M")
+MOST_CALLS = 20_000
 MOST_S, QUICK_S = 1.0, 0.2  # about how long a case of a system may be measured
 PATIENCE_S = 600.0  # for a standard collective that is built
 GOAL = 0.95
@@ -195,10 +196,13 @@ def measured(
                     raise SystemExit(f"{collective} of {size} bytes, {memory}, {n} ranks: {wrong}")
                 ranks.ask("free")
                 continue
-            once = max(ranks.seconds(2), 1e-7)
-            calls = int(min(2000, max(2, most_s / rounds / once)))
+            once, calls, most = ranks.seconds(2), 2, most_s / rounds
+            # Ranks begin one after the other: of few calls that is most of the time.
+            while calls < MOST_CALLS and calls * once < most / 2:
+                calls = int(min(MOST_CALLS, max(2 * calls, most / max(once, 1e-9))))
+                once = ranks.seconds(calls)
             name = system if memory == "-" else f"{system} {memory}"
-            seconds.setdefault(name, []).append(ranks.seconds(calls))
+            seconds.setdefault(name, []).append(once)
             ranks.ask("free")
     return {name: statistics.median(each) for name, each in seconds.items()}
 
