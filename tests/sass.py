@@ -17,10 +17,11 @@ import subprocess
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 _LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?(\S+)\s*(.*?)\s*;")
-_LABEL = re.compile(r"(\.L_x?_?\w+):")
+_LABEL = re.compile(r"(\.L_x?_?\w+|\$\w+\$\w+):")
 _TARGET = re.compile(r"`\((\.L_x?_?\w+)\)")
 _REGISTER = re.compile(r"\bU?R\d+\b|\bU?P\d\b")
 _COMMA = re.compile(r",(?![^\[]*\])")
@@ -93,7 +94,8 @@ def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function's code. labels: the instruction that each stands before."""
+    """A function's code, with that of functions that only it calls. labels: the instruction that
+    each stands before, and where those functions begin."""
 
     name: str
     code: tuple[Instruction, ...]
@@ -102,6 +104,13 @@ class Function:
     def count(self, *names: str) -> int:
         """Counts the instructions whose names begin so."""
         return sum(i.name.startswith(names) for i in self.code)
+
+    def called(self, name: str) -> Iterator[Instruction]:
+        """Yields the code of the functions whose names have this in them."""
+        begins = sorted((at, label) for label, at in self.labels.items() if label[0] == "$")
+        for (first, label), (last, _) in pairwise([*begins, (len(self.code), "")]):
+            if name in label:
+                yield from self.code[first:last]
 
     def target(self, at: int) -> int | None:
         """Returns where a jump leads, if the instruction at this place is one."""
@@ -152,12 +161,15 @@ class Function:
 class Loop:
     """What one turn of a loop does, in instructions, and the most bytes that are in flight.
 
-    end: the instruction after it.
+    kept: loads of 16 bytes, of the wide ones, that may stay in L1, where neighbours find them.
+    narrow: accesses of global memory of less than 16 bytes. end: the instruction after it.
     """
 
     instructions: int
     wide_loads: int
     wide_stores: int
+    kept: int
+    narrow: int
     local: int  # of spilled registers
     in_flight: int
     end: int
@@ -181,6 +193,8 @@ def loop_of(code: tuple[Instruction, ...], end: int) -> Loop:
         len(code),
         sum(i.loads and i.words >= 4 for i in code),
         sum(i.base in {"ST", "STG"} and i.words >= 4 for i in code),
+        sum(i.loads and i.words >= 4 and ".NA" not in i.name for i in code),
+        sum((i.loads or i.base in {"ST", "STG"}) and i.words < 4 for i in code),
         sum(i.base in {"LDL", "STL"} for i in code),
         most,
         end,

@@ -61,11 +61,13 @@ def test_what_only_a_long_wait_executes_does_not_count() -> None:
     assert sass.depths(f)[:8] == [0] * 8
 
 
-def compiled(text: str, place: Path, *options: str) -> tuple[sass.Function, sass.Used]:
-    """Compiles a kernel for sm_90; returns its code and what the module uses."""
+def compiled(
+    text: str, place: Path, *options: str, arch: str = "sm_90"
+) -> tuple[sass.Function, sass.Used]:
+    """Compiles a kernel; returns its code and what the module uses."""
     source, cubin = place / "kernel.cu", place / "kernel.cubin"
     source.write_text(text)
-    command = ["nvcc", "-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v"]
+    command = ["nvcc", "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v"]
     command += [f"-I{INCLUDE}", *options, str(source), "-o", str(cubin)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     kernel = next(f for f in sass.functions(cubin) if f.name == "hccc_kernel")
@@ -111,7 +113,7 @@ def test_ranks_meet_by_few_accesses_one_after_the_other(
 
 def check(kernel: sass.Function, used: sass.Used, sources: int, most: int) -> None:
     """Checks a kernel of one primitive: its loop's instructions, what is in flight, registers."""
-    (loop,) = kernel.moving()
+    (loop,) = (loop for loop in kernel.moving() if not loop.kept)
     assert loop.instructions <= most
     assert loop.in_flight >= (144 if sources == 9 else 128)
     assert loop.local == 0 and used.spills == 0
@@ -120,6 +122,18 @@ def check(kernel: sass.Function, used: sass.Used, sources: int, most: int) -> No
     after = kernel.code[loop.end :]
     packs = sum(i.loads and i.words == 4 for i in after)
     assert packs * 16 >= (128 if loop.wide_loads > sources else 0)
+
+
+def check_shifted(kernel: sass.Function, sources: int, destinations: int) -> None:
+    """Checks the loops of places that are not alike modulo 16: of the primitive, and of the copies
+    to destinations that are not like the first. Two loads for 16 bytes that are aligned by the
+    destination, and none that are shorter, so 64 bytes in flight are the words around them."""
+    loops = [loop for loop in kernel.moving() if loop.kept]
+    assert len(loops) == 1 + (destinations > 1)
+    for loop in loops:
+        assert loop.kept == loop.wide_loads == 8 and loop.in_flight == 128
+        assert loop.narrow == loop.local == 0
+    assert [loop.wide_stores for loop in loops if loop.wide_stores == 4] or sources > 1
 
 
 BODIES = [
@@ -132,17 +146,36 @@ BODIES = [
     ("float16", 4, 1, 146),
     ("float16", 8, 8, 165),
 ]
+ARCHS = ["sm_90", "sm_80", "sm_100"]
 
 
 @needs_tools
 @pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(("dtype", "sources", "destinations", "most"), BODIES)
 def test_bodies_keep_many_bytes_in_flight(
-    dtype: str, sources: int, destinations: int, most: int, tmp_path: Path
+    dtype: str, sources: int, destinations: int, most: int, arch: str, tmp_path: Path
 ) -> None:
     text = kernel_text(sources, destinations, inline=1)
-    kernel, used = compiled(text, tmp_path, f"-DHCCC_DTYPE={dtype}")
+    kernel, used = compiled(text, tmp_path, f"-DHCCC_DTYPE={dtype}", arch=arch)
     check(kernel, used, sources, most)
+    check_shifted(kernel, sources, destinations)
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("sources", "destinations"), [(2, 1), (8, 8)])
+def test_bodies_that_are_functions_load_by_known_addresses(
+    sources: int, destinations: int, dtype: str, tmp_path: Path
+) -> None:
+    """Parameters from shared memory, and tables and data from global memory: no load is generic."""
+    text = kernel_text(sources, destinations, inline=0)
+    kernel, used = compiled(text, tmp_path, f"-DHCCC_DTYPE={dtype}")
+    names = [i.base for i in kernel.called("hccc_execute_body")]
+    assert {"LDS", "LDG"} <= set(names) and "LD" not in names
+    assert used.spills == 0 and used.registers <= 128
+    assert all(loop.local == 0 for loop in kernel.moving())
 
 
 @needs_tools
@@ -155,8 +188,7 @@ def test_a_switch_has_eight_loads_in_flight(dtype: str, arch: str, tmp_path: Pat
     text = transfer.read(EXAMPLES / "direct_allreduce.rccl")
     chosen = Options(transport=Transport.MULTICAST, bits="any", tune="off")
     plan = driver.compile_text(text, chosen, cluster("define node1 = 8\ndefine device = H100")).plan
-    how = f"-arch={arch}", f"-DHCCC_DTYPE={dtype}"
-    kernel, used = compiled(source.cuda(plan), tmp_path, *how)
+    kernel, used = compiled(source.cuda(plan), tmp_path, f"-DHCCC_DTYPE={dtype}", arch=arch)
     names = [i.name for i in kernel.code]
     loads = [at for at, name in enumerate(names) if name.startswith("LDGMC")]
     each = 2 if dtype == "int64" else 1  # words that one load reduces: of 64 bits alone

@@ -15,9 +15,30 @@ static_assert(1LL * HCCC_BLOCKS * HCCC_CHANNELS <= HCCC_MOST_BLOCKS,
               "too many thread blocks a rank");
 static_assert(1LL * HCCC_SCRATCH + HCCC_STAGE <= 0x7fffffff, "too many scratch slots");
 
+#if HCCC_SHARES_PARAMS
+// The launch's parameters, where primitives are functions of their own: these would load them by
+// addresses of any kind.
+static HCCC_SHARED hccc_params hccc_shared_params;
+struct hccc_params_place {
+  HCCC_METHOD const hccc_params* operator->() const { return &hccc_shared_params; }
+};
+
+HCCC_FN hccc_params_place hccc_place_params(const hccc_params& p) {
+  static_assert(sizeof(p) % sizeof(unsigned) == 0, "parameters are copied by words");
+  HCCC_UNROLL(1)
+  for (unsigned i = hccc_thread(); i < sizeof(p) / sizeof(unsigned); i += hccc_threads)
+    reinterpret_cast<unsigned*>(&hccc_shared_params)[i] = reinterpret_cast<const unsigned*>(&p)[i];
+  hccc_barrier();
+  return {};
+}
+#else
+typedef const hccc_params* hccc_params_place;
+HCCC_FN hccc_params_place hccc_place_params(const hccc_params& p) { return &p; }
+#endif
+
 // One thread block of one launch.
 struct hccc_block {
-  const hccc_params* p;
+  hccc_params_place p;
   const hccc_peer* peers;  // the buffers of the neighbours; in the flags of the own rank
   const hccc_proxy_ring* proxy_ring;  // null: no network
   int rank, tb, channel;
@@ -54,7 +75,9 @@ HCCC_FN unsigned* hccc_counter_in(const hccc_block& b, void* flags, long long in
 }
 
 HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
-  return hccc_counter_in(b, b.p->ranks[rank].flags, index);
+  const hccc_rank* const table = &b.p->ranks[rank];
+  HCCC_GLOBAL(table);
+  return hccc_counter_in(b, table->flags, index);
 }
 
 // Returns a counter of the own rank.

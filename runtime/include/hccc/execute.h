@@ -81,10 +81,13 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
   }
 }
 
+// With a copy of the block, which registers hold.
 template <int mode, int W, int K, int D, int N>
 HCCC_NOINLINE void hccc_execute_body(hccc_block& b, int sub,
                                      const hccc_primitive<mode, W, K, D, N>& p) {
-  hccc_execute(b, sub, p);
+  hccc_block own = b;
+  hccc_execute(own, sub, p);
+  b.stopped = own.stopped;
 }
 
 // Executes a primitive over the micro-batches of the window. sub: its chunk's index in its block,

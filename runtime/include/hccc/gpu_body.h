@@ -1,7 +1,9 @@
 // gpu_body.h: reduceCopy(k sources -> d destinations) by all threads of a block.
 //
-// 16 bytes a load where every address allows it, and as many in flight per thread, for any k, as its
-// registers hold: packs of few sources, or one of each, or of many sources a group after the other.
+// 16 bytes a load, and as many in flight per thread, for any k, as its registers hold: packs of few
+// sources, or one of each, or of many sources a group after the other. Packs begin where the first
+// destination is aligned; elements before and after them are moved one by one. A source that is not
+// alike modulo 16 is read by two loads a pack, the words around it.
 // Elements are read and written as words; those that a primitive reduces are converted in registers.
 #pragma once
 
@@ -51,12 +53,81 @@ struct hccc_pointers : hccc_pointer_array<k, d, (k + d <= hccc_register_pointers
   static constexpr int K = k, D = d;
   static constexpr bool few = k + d <= hccc_register_pointers;
   static constexpr bool all = k <= hccc_loads + 1;            // sources are read at once
+  static constexpr bool kept = !few && hccc_many_registers && k + d <= 2 * hccc_loads + 2;
   static constexpr int group = all ? k : hccc_loads;            // or so many of them
   static constexpr int unroll = k >= hccc_loads ? 1 : hccc_loads / k;  // packs of each of them
   long long offset;                                              // elements past the places
   HCCC_METHOD hccc_T* get(int i) const { return this->at(i) + offset; }
-  HCCC_FN hccc_words load(const hccc_words* at) { return hccc_ld16(at); }
-  HCCC_FN void store(hccc_words* at, hccc_words w) { hccc_st16(at, w); }
+};
+
+HCCC_FN unsigned hccc_past_16(const void* at) {
+  return static_cast<unsigned>(reinterpret_cast<unsigned long long>(at)) % 16;
+}
+
+// The words around 16 bytes at any address, of an element; a neighbour loads one of them too.
+struct hccc_around {
+  hccc_words low, high;
+};
+
+HCCC_FN hccc_around hccc_ld_around(const void* at) {
+  const char* const low = static_cast<const char*>(at) - hccc_past_16(at);
+  return {hccc_ld16_shared(low), hccc_ld16_shared(low + 16)};
+}
+
+// Returns the 16 bytes that are `past` bytes past the beginning of the words around them.
+HCCC_FN hccc_words hccc_within(const hccc_around& around, unsigned past) {
+  unsigned word[8];
+  HCCC_UNROLL(4)
+  for (int i = 0; i < 4; ++i) word[i] = around.low.word[i], word[4 + i] = around.high.word[i];
+  // Values are chosen, not places: those would be addresses of registers.
+  const auto take = [&](int i, unsigned later, bool taken) {
+    const unsigned here = word[i];
+    word[i] = taken ? later : here;
+  };
+  HCCC_UNROLL(6)
+  for (int i = 0; i < 6; ++i) take(i, word[i + 2], past & 8);
+  if constexpr (sizeof(hccc_T) < 8) {
+    HCCC_UNROLL(5)
+    for (int i = 0; i < 5; ++i) take(i, word[i + 1], past & 4);
+  }
+  hccc_words w;
+  HCCC_UNROLL(4)
+  for (int i = 0; i < 4; ++i) {
+    const unsigned long long two = static_cast<unsigned long long>(word[i + 1]) << 32 | word[i];
+    w.word[i] = sizeof(hccc_T) < 4 ? static_cast<unsigned>(two >> past % 4 * 8) : word[i];
+  }
+  return w;
+}
+
+// The same places, `skip` elements further on, where packs begin: the first destination is aligned
+// there, and all else is if it is not `shifted`. Destinations that are not aligned are left out.
+template <class Own, bool shifted>
+struct hccc_places_of_packs {
+  static constexpr int K = Own::K, D = Own::D;
+  static constexpr int most = !shifted ? hccc_loads : hccc_loads > 2 ? hccc_loads / 2 : 1;
+  static constexpr bool all = shifted ? K <= most : Own::all;
+  static constexpr int group = all ? K : most;
+  static constexpr int unroll = K >= most ? 1 : most / K;
+  const Own& own;
+  unsigned skip;
+  HCCC_METHOD hccc_T* get(int i) const { return own.get(i) + skip; }
+  HCCC_METHOD hccc_value scale_of(int i) const { return own.scale_of(i); }
+  HCCC_FN auto load(const hccc_words* at) {
+    if constexpr (shifted) return hccc_ld_around(at);
+    else return hccc_ld16(at);
+  }
+  HCCC_FN void store(hccc_words* at, hccc_words w) {
+    if (!shifted || D == 1 || hccc_past_16(at) == 0) hccc_st16(at, w);
+  }
+};
+
+// Of a copy from one place to another.
+struct hccc_two_places {
+  static constexpr int K = 1, D = 1;
+  static constexpr bool few = true, all = true;
+  hccc_T *from, *to;
+  HCCC_METHOD hccc_T* get(int i) const { return i ? to : from; }
+  HCCC_METHOD hccc_value scale_of(int) const { return hccc_value{1}; }
 };
 
 // Words, the 16 bytes of a pack or others, as elements, and as values to compute with.
@@ -160,6 +231,11 @@ struct hccc_turn {
   HCCC_METHOD bool has(int u) const { return whole || first + u * hccc_threads < end; }
 };
 
+HCCC_FN hccc_words hccc_pack_of(const hccc_words& loaded, const void*) { return loaded; }
+HCCC_FN hccc_words hccc_pack_of(const hccc_around& loaded, const void* at) {
+  return hccc_within(loaded, hccc_past_16(at));
+}
+
 // Loads the packs of a turn of n sources from number k on. Pointers come first, since no load of
 // shared memory is moved across those of packs.
 template <int n, int U, class Pointers, class Turn>
@@ -170,13 +246,20 @@ HCCC_FN void hccc_load(hccc_words (&got)[n][U], const Pointers& pointers, int k,
     const int source = k + g < Pointers::K ? k + g : 0;
     from[g] = reinterpret_cast<const hccc_words*>(pointers.get(source)) + turn.first;
   }
+  decltype(Pointers::load(from[0])) loaded[n][U];
   HCCC_UNROLL(n)
   for (int g = 0; g < n; ++g) {
     HCCC_UNROLL(U)
     for (int u = 0; u < U; ++u) {
-      got[g][u] = {};
-      if (k + g < Pointers::K && turn.has(u)) got[g][u] = Pointers::load(from[g] + u * hccc_threads);
+      loaded[g][u] = {};
+      if (k + g < Pointers::K && turn.has(u)) loaded[g][u] = Pointers::load(from[g] + u * hccc_threads);
     }
+  }
+  hccc_all_loaded();
+  HCCC_UNROLL(n)
+  for (int g = 0; g < n; ++g) {
+    HCCC_UNROLL(U)
+    for (int u = 0; u < U; ++u) got[g][u] = hccc_pack_of(loaded[g][u], from[g]);
   }
 }
 
@@ -220,13 +303,15 @@ template <int mode, int U, class Pointers, class Turn>
 HCCC_FN void hccc_reduce_packs(const Pointers& pointers, const Turn& turn) {
   static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
   constexpr int n = Pointers::group;
-  hccc_values<hccc_words> sum[U];
+  hccc_values<hccc_words> sum[U] = {};
   hccc_words got[n][U];
-  hccc_load(got, pointers, 0, turn);
-  hccc_combine_group(sum, pointers, 0, got);
-  if constexpr (!Pointers::all) {
+  if constexpr (Pointers::all) {
+    hccc_load(got, pointers, 0, turn);
+    hccc_combine_group(sum, pointers, 0, got);
+  } else {
+    // The first group is one of the loop: were it before it, registers would hold two.
     HCCC_UNROLL(1)
-    for (int k = n; k < Pointers::K; k += n) {
+    for (int k = 0; k < Pointers::K; k += n) {
       hccc_load(got, pointers, k, turn);
       hccc_combine_group(sum, pointers, k, got);
     }
@@ -246,48 +331,77 @@ HCCC_FN void hccc_move_packs(const Pointers& pointers, const Turn& turn) {
 }
 
 HCCC_FN hccc_word hccc_word_at(const hccc_T* at) {
+  HCCC_GLOBAL(at);
   return *reinterpret_cast<const hccc_word*>(at);
 }
 
-HCCC_FN hccc_value hccc_value_at(const hccc_T* at) {
-  return hccc_dtype::up(__builtin_bit_cast(hccc_T, hccc_word_at(at)));
-}
-
-// Reduces element i of all sources.
+// Reduces element i of all sources, of which a group at a time is read at once.
 template <int mode, class Pointers>
 HCCC_FN hccc_word hccc_reduced_word(const Pointers& pointers, unsigned i) {
   static_assert(hccc_computes(mode), "only a primitive that reduces converts elements");
-  hccc_value sum = hccc_scaled(pointers, 0, hccc_value_at(pointers.get(0) + i));
-  HCCC_UNROLL(Pointers::few ? Pointers::K : 1)
-  for (int k = 1; k < Pointers::K; ++k)
-    sum = hccc_op::apply(sum, hccc_scaled(pointers, k, hccc_value_at(pointers.get(k) + i)));
+  constexpr int K = Pointers::K, group = K <= 9 ? K : 8;
+  hccc_value sum{};
+  HCCC_UNROLL(1)
+  for (int first = 0; first < K; first += group) {
+    const hccc_T* from[group];
+    hccc_word got[group];
+    HCCC_UNROLL(group)
+    for (int g = 0; g < group; ++g) from[g] = pointers.get(first + g < K ? first + g : 0) + i;
+    HCCC_UNROLL(group)
+    for (int g = 0; g < group; ++g) got[g] = hccc_word_at(from[g]);
+    HCCC_UNROLL(group)
+    for (int g = 0; g < group; ++g) {
+      if (first + g >= K) continue;
+      const hccc_value x = hccc_dtype::up(__builtin_bit_cast(hccc_T, got[g]));
+      const hccc_value value = hccc_scaled(pointers, first + g, x);
+      sum = first + g == 0 ? value : hccc_op::apply(sum, value);
+    }
+  }
   return __builtin_bit_cast(hccc_word, hccc_dtype::down(hccc_finish<mode>(sum)));
 }
 
-// Reduces or copies elements [first, n), one in each thread at a time.
+// Reduces or copies elements [0, head) and [last, n), one in each thread at a time.
 template <int mode, class Pointers>
-HCCC_FN void hccc_move_elements(const Pointers& pointers, unsigned first, unsigned n) {
+HCCC_FN void hccc_move_elements(const Pointers& pointers, unsigned head, unsigned last, unsigned n) {
   HCCC_UNROLL(1)
-  for (unsigned i = first + hccc_thread(); i < n; i += hccc_threads) {
+  for (unsigned k = hccc_thread(); k < head + (n - last); k += hccc_threads) {
+    const unsigned i = k < head ? k : last + (k - head);
     hccc_word word;
     if constexpr (hccc_computes(mode))
       word = hccc_reduced_word<mode>(pointers, i);
     else
       word = hccc_word_at(pointers.get(0) + i);
     HCCC_UNROLL(Pointers::few ? Pointers::D : 1)
-    for (int d = 0; d < Pointers::D; ++d)
-      *reinterpret_cast<hccc_word*>(pointers.get(Pointers::K + d) + i) = word;
+    for (int d = 0; d < Pointers::D; ++d) {
+      hccc_T* const to = pointers.get(Pointers::K + d) + i;
+      HCCC_GLOBAL(to);
+      *reinterpret_cast<hccc_word*>(to) = word;
+    }
   }
 }
 
+// Returns how places differ from that of the first destination, modulo 16, from place `first` on.
 template <class Pointers>
-HCCC_FN bool hccc_aligned(const Pointers& pointers) {
-  unsigned long long bits = 0;
-  HCCC_UNROLL(Pointers::few ? Pointers::K + Pointers::D : 1)
-  for (int i = 0; i < Pointers::K + Pointers::D; ++i)
-    bits |= reinterpret_cast<unsigned long long>(pointers.get(i));
-  return bits % 16 == 0;
+HCCC_FN unsigned hccc_difference(const Pointers& pointers, int first = 0) {
+  const unsigned at = hccc_past_16(pointers.get(Pointers::K));
+  unsigned bits = 0;
+  HCCC_UNROLL(Pointers::few ? Pointers::K + Pointers::D : 4)
+  for (int i = first; i < Pointers::K + Pointers::D; ++i) bits |= hccc_past_16(pointers.get(i)) ^ at;
+  return bits;
 }
+
+// The pointers of a loop in registers, where these hold them: a compiler for sm_80 would read them in
+// each turn.
+template <class Own>
+struct hccc_kept_pointers : Own {
+  static constexpr int n = Own::K + Own::D;
+  hccc_T* kept[n];
+  HCCC_METHOD explicit hccc_kept_pointers(const Own& own) : Own(own) {
+    HCCC_UNROLL(n)
+    for (int i = 0; i < n; ++i) kept[i] = own.get(i);
+  }
+  HCCC_METHOD hccc_T* get(int i) const { return kept[i]; }
+};
 
 // Reduces packs of all sources into all destinations, which are aligned.
 template <int mode, class Pointers>
@@ -300,10 +414,65 @@ HCCC_FN void hccc_move_all_packs(const Pointers& pointers, unsigned packs) {
   if (U > 1 && pack < packs) hccc_move_packs<mode, U>(pointers, hccc_turn<false>{pack, packs});
 }
 
+// Where packs lie among n elements: past `head` elements, up to the `last`.
+struct hccc_packs {
+  unsigned head, count, last;
+};
+
+// Returns that for a first destination. shifted: there are elements around them, since the words around
+// a pack reach past it.
+HCCC_FN hccc_packs hccc_packs_of(const hccc_T* to, bool shifted, unsigned n) {
+  const unsigned past = hccc_past_16(to), around = shifted ? hccc_pack : 0;
+  const unsigned head = (16 - past) % 16 / sizeof(hccc_T) + around;
+  if (past % sizeof(hccc_T) || n < head + around) return {0, 0, 0};
+  const unsigned count = (n - head - around) / hccc_pack;
+  return {head, count, head + count * hccc_pack};
+}
+
+// Does so where the places are not alike, but for the destinations that are not like the first.
+template <int mode, class Pointers>
+HCCC_FN void hccc_reduce_shifted(const Pointers& pointers, unsigned n) {
+  const hccc_packs packs = hccc_packs_of(pointers.get(Pointers::K), true, n);
+  const hccc_places_of_packs<Pointers, true> from{pointers, packs.head};
+  constexpr unsigned U = from.unroll;
+  HCCC_UNROLL(1)
+  for (unsigned pack = hccc_thread(); pack < packs.count; pack += U * hccc_threads)
+    hccc_move_packs<mode, U>(from, hccc_turn<false>{pack, packs.count});
+  hccc_move_elements<mode>(pointers, packs.head, packs.last, n);
+}
+
+// Copies what the first destination has, or the only source, to those that are not like the first.
+template <int mode, class Pointers>
+HCCC_FN void hccc_copy_to_unlike(const Pointers& pointers, unsigned n) {
+  if constexpr (hccc_computes(mode)) hccc_barrier();
+  const int from = hccc_computes(mode) ? Pointers::K : 0;
+  HCCC_UNROLL(1)
+  for (int d = 1; d < Pointers::D; ++d) {
+    hccc_T* to = pointers.get(Pointers::K + d);
+    if constexpr (Pointers::few) {
+      HCCC_UNROLL(Pointers::D)
+      for (int i = 1; i < Pointers::D; ++i)
+        if (i == d) to = pointers.get(Pointers::K + i);
+    }
+    if (hccc_past_16(to) != hccc_past_16(pointers.get(Pointers::K)))
+      hccc_reduce_shifted<HCCC_COPY>(hccc_two_places{pointers.get(from), to}, n);
+  }
+}
+
 // Reduces n elements of all sources into all destinations.
 template <int mode, class Pointers>
 HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
-  const unsigned packs = hccc_aligned(pointers) ? n / hccc_pack : 0;
-  hccc_move_all_packs<mode>(pointers, packs);
-  hccc_move_elements<mode>(pointers, packs * hccc_pack, n);
+  if (hccc_difference(pointers)) {
+    hccc_reduce_shifted<mode>(pointers, n);
+    if constexpr (Pointers::D > 1)
+      if (hccc_difference(pointers, Pointers::K)) hccc_copy_to_unlike<mode>(pointers, n);
+    return;
+  }
+  const hccc_packs packs = hccc_packs_of(pointers.get(Pointers::K), false, n);
+  const hccc_places_of_packs<Pointers, false> all{pointers, packs.head};
+  if constexpr (Pointers::kept)
+    hccc_move_all_packs<mode>(hccc_kept_pointers(all), packs.count);
+  else
+    hccc_move_all_packs<mode>(all, packs.count);
+  hccc_move_elements<mode>(pointers, packs.head, packs.last, n);
 }

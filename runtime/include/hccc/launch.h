@@ -323,7 +323,7 @@ HCCC_FN void hccc_find_multicast(hccc_block& b) {
 // Runs a block. Blocks of a rank are numbered thread block by thread block, channel by channel.
 HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   hccc_block b{};
-  b.p = &p;
+  b.p = hccc_place_params(p);
   b.rank = p.first_rank + local_rank;
   b.tb = index / HCCC_CHANNELS;
   b.channel = index % HCCC_CHANNELS;

@@ -6,8 +6,10 @@
 //   HCCC_METHOD                   a member function; HCCC_FN makes a static one
 //   HCCC_KERNEL                   the kernel's entry; it calls hccc_run_block
 //   HCCC_UNROLL(n)                before a loop
+//   HCCC_GLOBAL(at)               says that an address is one of a GPU's global memory
 //   HCCC_BODY                     the header with hccc_reduce_copy for this platform
 //   HCCC_PACKETS_BODY             the header with hccc_exchange
+//   HCCC_SHARES_PARAMS            whether blocks keep the launch's parameters in shared memory (block.h)
 //   HCCC_SWITCHED                 whether multicast addresses are used (switched.h)
 //   hccc_ld_packet, hccc_st_packet  a packet of a GPU: 16 bytes, each half of them at once
 //   hccc_fence                    of a GPU: orders packets with other memory

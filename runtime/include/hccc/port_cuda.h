@@ -7,6 +7,7 @@
 #define HCCC_PRAGMA(text) _Pragma(#text)
 #define HCCC_UNROLL(n) HCCC_PRAGMA(unroll n)
 #define HCCC_SHARED __shared__
+#define HCCC_SHARES_PARAMS !HCCC_INLINE
 
 #if HCCC_MULTICAST && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define HCCC_SWITCHED 1
@@ -19,6 +20,9 @@
 #else
 #define HCCC_SCOPE "gpu"
 #endif
+
+// Says that an address is one of global memory: what tables or callers give might be of any.
+#define HCCC_GLOBAL(at) __builtin_assume(__isGlobal(at))
 
 HCCC_FN int hccc_thread() { return threadIdx.x; }
 HCCC_FN void hccc_barrier() { __syncthreads(); }
@@ -110,6 +114,18 @@ HCCC_FN hccc_words hccc_ld16(const void* at) {
                : "memory");
   return w;
 }
+
+// Loads 16 bytes that a neighbour loads too: L1 has them then.
+HCCC_FN hccc_words hccc_ld16_shared(const void* at) {
+  hccc_words w;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
+               : "l"(at)
+               : "memory");
+  return w;
+}
+
+HCCC_FN void hccc_all_loaded() {}
 
 HCCC_FN void hccc_st16(void* at, hccc_words w) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(w.word[0]),

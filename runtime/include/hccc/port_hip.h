@@ -38,6 +38,10 @@
 #define HCCC_WAIT_FOR_MEMORY "s_waitcnt vmcnt(0)"
 #endif
 
+// Says that an address is one of global memory: what tables or callers give might be of any.
+#define HCCC_GLOBAL(at) \
+  __builtin_assume(!__builtin_amdgcn_is_shared(at) && !__builtin_amdgcn_is_private(at))
+
 HCCC_FN int hccc_thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 
 // Waits until this wavefront's stores are in memory and its cache operations are done. No fence
@@ -151,9 +155,17 @@ HCCC_FN hccc_words hccc_ld16(const void* at) {
   return __builtin_bit_cast(hccc_words, v);
 }
 
+// Loads 16 bytes that a neighbour loads too: the cache has them then.
+HCCC_FN hccc_words hccc_ld16_shared(const void* at) {
+  return __builtin_bit_cast(hccc_words, *(const hccc_global_words*)at);
+}
+
 HCCC_FN void hccc_st16(void* at, hccc_words w) {
   *(hccc_global_words*)at = __builtin_bit_cast(hccc_words_vector, w);
 }
+
+// Keeps loads before it from being moved behind the use of others of them.
+HCCC_FN void hccc_all_loaded() { __builtin_amdgcn_sched_barrier(0); }
 
 // Two halves of 8 bytes, each with a flag in the upper half of its upper word.
 struct hccc_packet {

@@ -146,11 +146,12 @@ HCCC_FN void hccc_move_switched(const hccc_block& b, const Primitive& p, const P
     hccc_T* const from = from_all ? hccc_place_of_all(b, p.from.item[0], m) : nullptr;
     hccc_T* const to = to_all ? hccc_place_of_all(b, p.to.item[0], m) : nullptr;
     const hccc_switched_pointers<Pointers, hccc_op, from_all, to_all> switched{pointers, from, to};
-    const bool found = (from || !from_all) && (to || !to_all) && hccc_aligned(switched);
+    const bool found = (from || !from_all) && (to || !to_all) && hccc_past_16(switched.get(switched.K)) == 0 &&
+                       hccc_difference(switched) == 0;
     const unsigned packs = found ? n / hccc_pack : 0;
     if (packs) {
       hccc_move_all_packs<(from_all ? others & ~HCCC_REDUCE : others)>(switched, packs);
-      return hccc_move_elements<others>(pointers, packs * hccc_pack, n);
+      return hccc_move_elements<others>(pointers, 0, packs * hccc_pack, n);
     }
   }
   hccc_reduce_copy<others>(pointers, n);

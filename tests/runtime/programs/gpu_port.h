@@ -37,10 +37,14 @@ HCCC_FN hccc_words hccc_ld16(const void* at) {
   return *static_cast<const hccc_words*>(at);
 }
 
+HCCC_FN hccc_words hccc_ld16_shared(const void* at) { return hccc_ld16(at); }
+
 HCCC_FN void hccc_st16(void* at, hccc_words w) {
   if (reinterpret_cast<unsigned long long>(at) % 16) __builtin_trap();
   *static_cast<hccc_words*>(at) = w;
 }
+
+HCCC_FN void hccc_all_loaded() {}
 
 struct hccc_packet {
   unsigned low[2], high[2];
