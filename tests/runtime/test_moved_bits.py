@@ -45,6 +45,7 @@ extern "C" void copy_1(hccc_T* const* at, unsigned n) { run<HCCC_COPY, 1, 1>(at,
 extern "C" void copy_2(hccc_T* const* at, unsigned n) { run<HCCC_COPY, 1, 2>(at, n); }
 extern "C" void copy_8(hccc_T* const* at, unsigned n) { run<HCCC_COPY, 1, 8>(at, n); }
 extern "C" void sum_2(hccc_T* const* at, unsigned n) { run<HCCC_REDUCE, 2, 1>(at, n); }
+extern "C" void sum_to_3(hccc_T* const* at, unsigned n) { run<HCCC_REDUCE, 3, 3>(at, n); }
 extern "C" void sum_8(hccc_T* const* at, unsigned n) { run<HCCC_REDUCE, 8, 1>(at, n); }
 extern "C" void round_all(const hccc_value* from, hccc_T* to, long n) {
   for (long i = 0; i < n; ++i) to[i] = hccc_dtype::down(from[i]);
@@ -104,6 +105,29 @@ def test_bodies_that_copy_keep_all_bits(target: str, dtype: str, tmp_path: Path)
                     wanted = memory[i].copy()
                     wanted[shift : shift + n] = memory[0][source : source + n]
                     assert at[i].tobytes() == wanted.tobytes(), (n, shifts, i)
+
+
+@pytest.mark.parametrize("target", ["cuda", slow("hip")])
+@pytest.mark.parametrize("dtype", ["float16", *map(slow, ("int8", "float32", "float64"))])
+def test_sums_at_any_places(dtype: str, target: str, tmp_path: Path) -> None:
+    """Each of three destinations is the place of a source, or another; neither need be alike
+    modulo 16. Nothing around them is written."""
+    library, rng, kind = body(target, dtype, tmp_path), np.random.default_rng(4), DTYPES[dtype]
+    for n in (0, 1, 17, 62, 1001):
+        for shifts in ((0, 0, 0), (3, 3, 3), (1, 0, 0), (0, 1, 5), (2, 6, 1)):
+            memory = [rng.integers(0, 9, n + 8).astype(kind) for _ in range(6)]
+            for in_place in (True, False):
+                at = [aligned_zeros((n + 8) * kind.itemsize).view(kind) for _ in memory]
+                for one, values in zip(at, memory, strict=True):
+                    one[:] = values
+                parts = [a[s : s + n] for a, s in zip(at, shifts * 2, strict=True)]
+                wanted = np.sum(parts[:3], axis=0)
+                results, before = (at[:3], memory[:3]) if in_place else (at[3:], memory[3:])
+                run(library, "sum_to_3", parts[:3] + (parts[:3] if in_place else parts[3:]), n)
+                for one, was, shift in zip(results, before, shifts, strict=True):
+                    expected = was.copy()
+                    expected[shift : shift + n] = wanted
+                    assert one.tobytes() == expected.tobytes(), (n, shifts, in_place)
 
 
 COPIES = (

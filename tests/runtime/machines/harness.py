@@ -22,6 +22,13 @@ from hccc.runtime.request import LaunchRequest
 # Headers of what synchronises primitives; others enter and leave launches.
 OF_PRIMITIVES = {"execute.h", "primitive.h", "gpu_body.h"}
 
+MISALIGNED = [  # an example, the bytes of a call, and more options
+    ("direct_allreduce", "26", []),
+    ("ring_allgather", "208", []),
+    ("ring_allgather", "16048", ["--transport", "staged"]),
+    ("direct_reducescatter", "16048", []),
+]
+
 
 class Harness:
     """An AllReduce of a few ranks, whose text can be replaced."""

@@ -24,7 +24,7 @@ from tests.cli.commandline import hccc as hccc  # a fixture
 from tests.emit import plans
 from tests.marks import LONG, slow
 from tests.runtime.handwritten import INCLUDE
-from tests.runtime.machines.harness import OF_PRIMITIVES, Harness
+from tests.runtime.machines.harness import MISALIGNED, OF_PRIMITIVES, Harness
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, COMPILERS)), reason="clang-19 is not installed"
@@ -80,10 +80,14 @@ def test_every_example(hccc: Hccc, name: str, transport: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, end", [("direct_allreduce", "26"), ("ring_allgather", "208")])
-def test_calls_of_nothing_and_misaligned_ones(hccc: Hccc, name: str, end: str) -> None:
-    """A block of 13 elements of 2 bytes: none but the first begins at a multiple of 16."""
-    run(hccc, name, "-b", "0", "-e", end, "-i", end, "-n", "1", "-d", "bfloat16", "--tune", "off")
+@pytest.mark.parametrize("name, end, how", MISALIGNED)
+def test_calls_of_nothing_and_misaligned_ones(
+    hccc: Hccc, name: str, end: str, how: list[str]
+) -> None:
+    """A block of 13 elements of 2 bytes, or 1003: none but the first begins at a multiple of 16,
+    but its copy in a queue does."""
+    ends = ["-b", "0" if end != "16048" else end, "-e", end, "-i", end, "-n", "1"]
+    run(hccc, name, *ends, "-d", "bfloat16", "--tune", "off", *how)
 
 
 @pytest.mark.slow
