@@ -12,6 +12,7 @@
 #define HCCC_NOINLINE static __attribute__((noinline, unused))
 #define HCCC_GLOBAL(at)
 #define HCCC_UNROLL(n)
+#define HCCC_SHARES_PARAMS 0
 #define HCCC_SWITCHED 0
 #define HCCC_BODY "cpu_body.h"
 #define HCCC_PACKETS_BODY "packets.h"

@@ -17,6 +17,7 @@
 #define HCCC_METHOD inline __attribute__((device, always_inline))
 #define HCCC_NOINLINE static __attribute__((device, noinline, unused))
 #define HCCC_PRAGMA(text) _Pragma(#text)
+#define HCCC_SHARES_PARAMS 0
 #define HCCC_SWITCHED 0
 #define HCCC_UNROLL(n) HCCC_PRAGMA(unroll n)
 #define HCCC_SHARED __attribute__((shared))
