@@ -117,20 +117,21 @@ def _hetccl(
     from hccc.synth.builtin import hetccl
 
     op, uneven = _collective(hetccl.OPS, collective)
-    if uneven or op not in hetccl.OPS:
+    if op not in hetccl.OPS:
         have = ", ".join(op.value for op in hetccl.OPS)
         raise fail("E451", f"{HETCCL} does not serve {collective}", help=f"it serves {have}")
     if root >= len(t):
         raise click.BadParameter(f"{root} is no rank of {len(t)}.", param_hint="'--root'")
     of = divisions(t if cluster else replace(t, vendor_cluster=t.node))
-    jobs = [hetccl.hetccl(v, OpType(op), root if op in ROOTED else 0) for v in of]
+    root = root if op in ROOTED else 0
+    jobs = [hetccl.hetccl(v, OpType(op), root, uneven) for v in of]
     job = verify_job(fastest(jobs, t)[0] if len(jobs) > 1 else jobs[0])
     v = job.clusters
     if output is not None and output.suffix == ".json":
         _put(dumps(job), output)
         return
     on = f"cluster {t.name}" if t.name else f"{len(t)} ranks"
-    comments = [f"{op.value} on {on}: built-in `{HETCCL}`, {_DESCRIPTION}."]
+    comments = [f"{job.collective.name} on {on}: built-in `{HETCCL}`, {_DESCRIPTION}."]
     comments += [f"Vendor cluster {c}: {text}." for c, text in enumerate(v.texts())]
     text = lines(job, says_clusters=len(of) > 1)
     _put("\n".join([*(f"# {line}" for line in comments), *text, ""]), output)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hccc.base.diagnostics import fail
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective, spelled
 from hccc.ir.job import JOB_STEP, Job, JobOp, check, vendor_clusters
 from hccc.ir.plan_json import parsed
 from hccc.ir.schema import check_data, compiled, schema_of
@@ -31,7 +31,7 @@ def dumps(job: Job) -> str:
     head = {
         VERSION_KEY: JOB_VERSION,
         "name": job.name,
-        "collective": {"op": c.op.value, "n_parts": c.n_chunks, "root": c.root},
+        "collective": {"op": c.name, "n_parts": c.n_chunks, "root": c.root},
     }
     rows = ",\n".join(f"  {json.dumps(_cluster(job, k))}" for k in range(len(v)))
     columns = ",\n".join(f'  "{name}": {json.dumps(_column(job, name))}' for name in _COLUMNS)
@@ -69,7 +69,9 @@ def loads(text: str, name: str = "job") -> Job:
     for column in _COLUMNS:
         values = steps[column]
         table[column] = [JobOp[x.upper()] for x in values] if column == "op" else values
-    collective = Collective(OpType(c["op"]), v.n_ranks, c["n_parts"], c["root"])
+    op, uneven = spelled(c["op"]) or (None, False)
+    assert op is not None  # by the schema
+    collective = Collective(op, v.n_ranks, c["n_parts"], c["root"], uneven)
     job = Job(data["name"], collective, v, table)
     if problems := check(job):
         raise fail("E208", f"{name}: {problems[0]}")

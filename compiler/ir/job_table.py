@@ -16,7 +16,8 @@
     0 1
     end 8d5b4d1c4a2f6e03
 
-The collective's ranks, parts and root follow its name; a cluster's line has its ranks; a step's
+The collective's ranks, parts and root follow its name, Allgatherv and so on for blocks of lengths
+of their own; a cluster's line has its ranks; a step's
 columns are those of JOB_STEP without the line; micro-batches are bytes of calls and into how many
 those of so many bytes or more are cut. The last line is a checksum of all before it. Vendors are
 not in it: each rank says its own. Whoever writes a table has proved the job (`verify_job`): a
@@ -31,7 +32,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hccc.base.diagnostics import fail
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective, spelled
 from hccc.ir.job import JOB_STEP, Job, check, vendor_clusters
 
 JOB_TABLE_VERSION = 1
@@ -85,7 +86,7 @@ def _read(rows: deque[list[str]]) -> tuple[Job, list[tuple[int, int]]]:
     if after("hccc") != ["job", str(JOB_TABLE_VERSION)]:
         raise ValueError("version")
     (name,) = after("name")
-    op, *numbers = after("collective")
+    name_of_op, *numbers = after("collective")
     n_ranks, n_parts, root = map(int, numbers)
     clusters: list[tuple[str, list[int], list[int], list[int]]] = []
     while rows[0][0] == "cluster":
@@ -94,7 +95,11 @@ def _read(rows: deque[list[str]]) -> tuple[Job, list[tuple[int, int]]]:
         )
         clusters.append((str(len(clusters)), ranks, border, weights))
     steps = np.array([(*row, 0) for row in table("steps", len(JOB_STEP.names or ()) - 1)], JOB_STEP)
-    collective = Collective(OpType(op), n_ranks, n_parts, root)
+    found = spelled(name_of_op)
+    if found is None:
+        raise ValueError(name_of_op)
+    op, uneven = found
+    collective = Collective(op, n_ranks, n_parts, root, uneven)
     micro_batches = [(size, count) for size, count in table("micro_batches", 2)]
     return Job(name, collective, vendor_clusters(clusters), steps), micro_batches
 
@@ -103,7 +108,7 @@ def _lines(job: Job, micro_batches: Sequence[tuple[int, int]]) -> Iterator[str]:
     c, v = job.collective, job.clusters
     yield f"hccc job {JOB_TABLE_VERSION}"
     yield f"name {job.name}"
-    yield f"collective {c.op.value} {c.n_ranks} {c.n_chunks} {c.root}"
+    yield f"collective {c.name} {c.n_ranks} {c.n_chunks} {c.root}"
     for k in range(len(v)):
         weight = v.weight[v.borders.ptr[k] : v.borders.ptr[k + 1]].tolist()
         rows = (("cluster", v.members(k)), ("border", v.border(k)), ("weights", weight))

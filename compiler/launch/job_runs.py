@@ -24,7 +24,7 @@ from hccc.runtime.vendor.files import PLATFORMS
 
 # A vendor, its library's file or "", and how many ranks it serves.
 Vendors = Sequence[tuple[str, str, int]]
-OPS = ("sum", "prod", "max", "min", "avg", "band", "bor", "bxor", "land", "lor")
+OPS = ("sum", "prod", "max", "min", "avg", "premul_sum", "band", "bor", "bxor", "land", "lor")
 
 
 def vendors_of(text: str) -> Vendors:

@@ -69,7 +69,7 @@ def expand(job: Job) -> Program:
     table["op"] = np.where(
         np.isin(job.steps["op"][step], [JobOp.REDUCE, JobOp.C2C_RED]), Op.RRC, Op.RECV
     )
-    whole = Collective(c.op, c.n_ranks, c.n_chunks * pieces, c.root)
+    whole = Collective(c.op, c.n_ranks, c.n_chunks * pieces, c.root, c.uneven)
     return Program(job.name, whole, 1, 16, 1, 1, table, _StepOrigin(job, step))
 
 

@@ -6,6 +6,7 @@
 
 #include "device_layer.h"
 #include "forks.h"
+#include "jobs.h"
 #include "log.h"
 
 namespace hccc {
@@ -61,11 +62,13 @@ Settings Calls::settings() const {
 }
 
 void Calls::enqueue(const Request &request, void *stream) {
-  if (!request.messages()) of_.check(request.wanted(), settings());
+  if (!request.messages()) check(request);
   const auto in = static_cast<hcccrtStream_t>(stream);
   std::lock_guard<std::mutex> lock(mutex_);
   check_open();
   const bool captured = device_layer::captures(in);
+  if (captured && request.job())
+    throw Error(hcccInvalidUsage, text_of("%s is a job: no graph captures its calls", request.job()->name()));
   const uint64_t id = enlist(shared_from_this());
   waiting_.emplace(id, Waiting{request, {made_, settings_}, captured});
   try {
@@ -79,6 +82,20 @@ void Calls::enqueue(const Request &request, void *stream) {
   if (!captured) return;
   if (request.messages()) of_.note_captured(*request.messages());
   else of_.note_captured(request.wanted());
+}
+
+void Calls::check(const Request &request) const {
+  if (const Job *job = request.job()) job->check(request.wanted());
+  else of_.check(request.wanted(), settings());
+}
+
+void Calls::make(const Request &request, const Settings &settings) {
+  const Wanted wanted = request.wanted();
+  Job *const job = request.job();
+  if (!job) return of_.call(wanted, settings);
+  of_.note_library(job->name());
+  HCCC_LOG(INFO, COLL, of_.rank(), "the job %s, %zu elements", job->name(), wanted.count);
+  job->make(wanted, settings.timeout_s);
 }
 
 std::shared_ptr<Calls> Calls::of(uint64_t id) {
@@ -110,7 +127,7 @@ void Calls::run_waiting(uint64_t id) {
     if (const std::vector<Message> *messages = own.request.messages())
       return make(inside, own.place, messages->data(), messages->size());
     inside.begin();
-    of_.call(own.request.wanted(), own.place.settings);
+    make(own.request, own.place.settings);
   } catch (const RefusedCall &error) {
     of_.tell_later(text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const Error &error) {

@@ -24,12 +24,15 @@
 
 namespace hccc {
 
-// A stored call: of a collective, with a copy of its text, or sends and receives.
+class Job;
+
+// A stored call: of a collective, with a copy of its text, and of the job that makes it, or sends and receives.
 struct Request {
-  explicit Request(const Wanted &wanted)
-      : wanted_(wanted), library_(wanted.library ? wanted.library : "") {}
+  explicit Request(const Wanted &wanted, std::shared_ptr<Job> job = nullptr)
+      : wanted_(wanted), library_(wanted.library ? wanted.library : ""), job_(std::move(job)) {}
   explicit Request(std::shared_ptr<const std::vector<Message>> messages) : messages_(std::move(messages)) {}
   const std::vector<Message> *messages() const { return messages_.get(); }
+  Job *job() const { return job_.get(); }  // null: none
   Wanted wanted() const {
     Wanted made = wanted_;
     if (made.library) made.library = library_.c_str();
@@ -39,6 +42,7 @@ struct Request {
  private:
   Wanted wanted_;
   std::string library_;
+  std::shared_ptr<Job> job_;
   std::shared_ptr<const std::vector<Message>> messages_;  // null: a collective
 };
 
@@ -55,6 +59,10 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // Checks a call and puts it into a stream. Throws Error; later errors are the communicator's
   // failure.
   void enqueue(const Request &request, void *stream);
+  // Checks what can be known of a collective's call when it is made. Throws Error.
+  void check(const Request &request) const;
+  // Makes a collective's call in its turn, by its job or the communicator. Throws Error.
+  void make(const Request &request, const Settings &settings);
 
   // A reserved place in the order of calls. It must be run.
   struct Place {

@@ -8,12 +8,11 @@ namespace hccc {
 namespace {
 
 // Puts a call into a stream, after the checks that can be made now.
-void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
+void put(const Request &request, hcccComm_t comm, void *stream) {
   const std::shared_ptr<Calls> calls = comm->calls;
-  if (!group::open()) return calls->enqueue(Request(wanted), stream);
-  comm->of.check(wanted, comm->calls->settings());
+  if (!group::open()) return calls->enqueue(request, stream);
+  calls->check(request);
   device_layer::captures(static_cast<hcccrtStream_t>(stream));
-  const Request request(wanted);
   group::add({comm, comm, [=] { calls->enqueue(request, stream); }, {}});
 }
 
@@ -28,21 +27,21 @@ void make(const Wanted &wanted, hcccComm_t comm) {
 
 // Makes a call by a job, now or with the open group: returns when this rank's part is done.
 void make(const std::shared_ptr<Job> &job, const Wanted &wanted, hcccComm_t comm) {
-  if (wanted.op == hcccPreMulSum)
-    throw Error(hcccInvalidArgument, text_of("%s is a job, and jobs have no premul_sum", job->name()));
-  in_turn(comm, [comm, job, request = Request(wanted)](const Settings &settings) {
-    comm->of.note_library(job->name());
-    HCCC_LOG(INFO, COLL, comm->of.rank(), "the job %s, %zu elements", job->name(), request.wanted().count);
-    job->make(request.wanted(), settings.timeout_s);
-  });
+  in_turn(comm, [comm, request = Request(wanted, job)](const Settings &settings) { comm->calls->make(request, settings); });
 }
 
 void begin(Wanted &wanted, hcccComm_t comm, void *stream) {
   wanted.stream = stream;
   comm->multipliers.resolve(wanted);
-  if (const std::shared_ptr<Job> job = comm->jobs.of(wanted)) return make(job, wanted, comm);
-  if (stream && !comm->of.on_gpu()) put(wanted, comm, stream);
-  else make(wanted, comm);
+  const std::shared_ptr<Job> job = comm->jobs.of(wanted);
+  if (stream && !comm->of.on_gpu()) {
+    if (job) wanted.stream = nullptr;  // which has come to the call when it is made
+    put(Request(wanted, job), comm, stream);
+  } else if (job) {
+    make(job, wanted, comm);
+  } else {
+    make(wanted, comm);
+  }
 }
 
 hcccResult_t call(Wanted &&wanted, hcccComm_t comm, void *stream) {

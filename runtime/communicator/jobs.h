@@ -18,6 +18,8 @@ class Job {
   virtual const char *name() const = 0;
   // Returns whether it does a call's collective for its root, or has the name that the call asks for.
   virtual bool does(const Wanted &wanted) const = 0;
+  // Checks what this rank can of a call before it is made. Throws Error.
+  virtual void check(const Wanted &wanted) const = 0;
   // Makes a call; returns when this rank's part is done. Throws Error.
   virtual void make(const Wanted &wanted, double timeout_s) = 0;
   // Makes a running call return, and no later one begin, here and at every rank.

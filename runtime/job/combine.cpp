@@ -23,10 +23,21 @@ void divide(void *at, size_t count, int n) {
   for (size_t i = 0; i < count; ++i) x[i] = D::down(D::divide(D::up(x[i]), n));
 }
 
+// A product is rounded by itself.
+template <class D>
+void scale(void *to, const void *from, size_t count, unsigned long long bits) {
+  using T = typename D::stored;
+  const auto by = D::up(hccc_of_bits<T>(bits));
+  auto *out = static_cast<T *>(to);
+  const auto *x = static_cast<const T *>(from);
+  for (size_t i = 0; i < count; ++i) out[i] = D::down(hccc_op_premul_sum<D>::scaled(D::up(x[i]), by));
+}
+
 template <class D>
 Combine with(int op) {
   constexpr char kind = D::kind;
   if (op == hcccSum || (op == hcccAvg && kind != 'b')) return combine<D, hccc_op_sum<D>>;
+  if (op == hcccPreMulSum && hccc_op_premul_sum<D>::takes(kind)) return combine<D, hccc_op_sum<D>>;
   if (op == hcccProd) return combine<D, hccc_op_prod<D>>;
   if constexpr (kind != 'c') {
     if (op == hcccMax) return combine<D, hccc_op_max<D>>;
@@ -46,6 +57,12 @@ template <class D>
 Divide division() {
   if constexpr (D::kind == 'b') return nullptr;
   else return divide<D>;
+}
+
+template <class D>
+Scale scaling() {
+  if constexpr (hccc_op_premul_sum<D>::takes(D::kind)) return scale<D>;
+  else return nullptr;
 }
 
 // Calls a function with a value of each type's arithmetic.
@@ -81,6 +98,10 @@ Combine combine_of(int type, int op) {
 
 Divide divide_of(int type) {
   return of_type<Divide>(type, [](auto d) { return division<decltype(d)>(); });
+}
+
+Scale scale_of(int type) {
+  return of_type<Scale>(type, [](auto d) { return scaling<decltype(d)>(); });
 }
 
 }  // namespace hccc::job

@@ -49,6 +49,12 @@ uint32_t calls_of(const SavedJob &job) {
   return found;
 }
 
+// Returns what steps do of a call's reduction: an average is divided after them, what premul_sum multiplies before.
+hcccRedOp_t reduction_of(const Wanted &wanted) {
+  const bool adds = wanted.op == hcccAvg || wanted.op == hcccPreMulSum;
+  return adds ? hcccSum : static_cast<hcccRedOp_t>(wanted.op);
+}
+
 std::vector<std::string> texts_of(const SavedJob &job) {
   std::vector<std::string> found;
   for (const Step &step : job.steps) found.push_back(step.text());
@@ -103,17 +109,18 @@ struct hccc_job final : hccc::Job {
     for (std::thread &one : threads_) left_behind ? one.detach() : one.join();
     if (!left_behind) return;
     joined->forget();  // a thread of the library may use them until the process ends
-    scratch_.forget(), arrived_.forget(), arrived_there_.forget();
+    scratch_.forget(), scaled_.forget(), arrived_.forget(), arrived_there_.forget();
   }
 
   const char *name() const override { return of.name.c_str(); }
 
   bool does(const hccc::Wanted &wanted) const override {
     if (wanted.library) return of.name == wanted.library;
-    if (wanted.blocks || strcmp(wanted.collective, of.collective.name())) return false;
+    if (strcmp(wanted.collective, of.collective.name())) return false;
     return !of.collective.rooted() || wanted.root < 0 || wanted.root == of.collective.root();
   }
 
+  void check(const hccc::Wanted &wanted) const override { buffers(wanted); }
   void make(const hccc::Wanted &wanted, double timeout_s) override;
 
   void stop(hcccResult_t code, const std::string &text) override { lanes_->stop(code, text); }
@@ -130,9 +137,13 @@ struct hccc_job final : hccc::Job {
   std::string error;
 
  private:
-  // Count, micro-batches, whether it is in place, whether it is an ordered list, and whose libraries reduce at borders.
-  using Key = std::tuple<int64_t, int, bool, bool, std::vector<bool>>;
+  // Count, micro-batches, whether it is in place, whether it is an ordered list, whose libraries reduce at borders, and an
+  // uneven call's blocks.
+  using Key = std::tuple<int64_t, int, bool, bool, std::vector<bool>, std::vector<long long>>;
   std::shared_ptr<const hccc::job::Schedule> schedule(const Key &key);
+  hccc::Buffers buffers(const hccc::Wanted &wanted) const;
+  hccc::job::AllBlocks told(const hccc::Wanted &wanted) const;
+  const char *scaled(const hccc::Buffers &given, const hccc::Wanted &wanted, size_t size);
   const hccc::job::DeviceCombine *on_device(hcccDataType_t type, hcccRedOp_t op);
   const std::vector<bool> &reducers(hcccDataType_t type, hcccRedOp_t op);
   bool reduces_at_border() const;
@@ -149,7 +160,7 @@ struct hccc_job final : hccc::Job {
   hccc::job::Batches batches_;
   std::list<std::pair<Key, std::shared_ptr<const hccc::job::Schedule>>> schedules_;  // the last used first
   std::vector<std::thread> threads_;
-  hccc::job::Room scratch_, arrived_, arrived_there_;  // the last on the device
+  hccc::job::Room scratch_, scaled_, arrived_, arrived_there_;  // the last on the device
   hccc::job::DeviceCombines combines_;
   std::map<std::pair<int, int>, std::vector<bool>> reducers_;  // of a type and a reduction
 };
@@ -159,9 +170,9 @@ std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
   if (found != schedules_.end()) {
     schedules_.splice(schedules_.begin(), schedules_, found);
   } else {
-    const auto &[count, batches, in_place, ordered, by_library] = key;
+    const auto &[count, batches, in_place, ordered, by_library, blocks] = key;
     schedules_.emplace_front(
-        key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered, messages_, by_library}));
+        key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered, messages_, blocks, by_library}));
     if (schedules_.size() > KEPT) schedules_.pop_back();
   }
   return schedules_.front().second;
@@ -247,6 +258,56 @@ void hccc_job::divide(char *receive, const hccc::job::Call &call, int n) const {
   pieces.each(receive, receive, count * call.size, use, go_on);
 }
 
+// Returns a call's buffers after checks of all that it says. Throws Error.
+hccc::Buffers hccc_job::buffers(const hccc::Wanted &wanted) const {
+  using namespace hccc::job;
+  if (lanes_->failed()) throw hccc::Error(lanes_->code(), lanes_->text());
+  able_.check(static_cast<hcccDataType_t>(wanted.type), reduction_of(wanted), combine_of(wanted.type, wanted.op) != nullptr);
+  const Collective &c = of.collective;
+  if (!wanted.blocks)
+    return hccc::buffers_of(wanted, c.name(), c.input_blocks(rank_), c.output_blocks(rank_), rank_);
+  hccc::Buffers given = hccc::buffers_of_blocks(wanted);
+  const int size = hccc::bytes_of_type(wanted.type);
+  given.in_place = hccc::overlaps_in_place(*wanted.blocks, given.send, given.receive, size, rank_);
+  return given;
+}
+
+// Returns the blocks of all ranks of an uneven call. Throws Error, at every rank.
+hccc::job::AllBlocks hccc_job::told(const hccc::Wanted &wanted) const {
+  try {
+    const auto signature = static_cast<uint64_t>(wanted.type) << 32 | static_cast<uint32_t>(wanted.op);
+    return hccc::job::told_blocks(joined->border, of.collective, signature, *wanted.blocks);
+  } catch (const hccc::RefusedCall &) {
+    throw;
+  } catch (const hccc::Error &error) {
+    lanes_->stop(error.code, hccc::text_of("rank %d, telling lengths of blocks: ", rank_) + error.what());
+    throw hccc::Error(lanes_->code(), lanes_->text());
+  }
+}
+
+// Returns this rank's input, multiplied as premul_sum asks.
+const char *hccc_job::scaled(const hccc::Buffers &given, const hccc::Wanted &wanted, size_t size) {
+  using namespace hccc::job;
+  const Scale by = scale_of(wanted.type);
+  unsigned long long bits = wanted.scalar.bits;
+  char *const to = scaled_.provided(given.send_bytes, joined->device.value_or(hccc::Device()));
+  if (!joined->device) {
+    if (wanted.scalar.at) memcpy(&bits, wanted.scalar.at, std::min(size, sizeof bits));
+    by(to, given.send, given.send_bytes / size, bits);
+    return to;
+  }
+  const MemoryOn here{hccc::Device()};
+  Pieces pieces;
+  const auto go_on = [] { return true; };
+  if (wanted.scalar.at) {
+    hccc::check_device(hcccrtMemcpyAsync(&bits, wanted.scalar.at, size, hcccrtMemcpyDefault, pieces.stream()), "copying a scalar");
+    Pieces::wait(pieces.stream(), go_on);
+  }
+  pieces.each(to, given.send, given.send_bytes,
+              [&](char *host, size_t, size_t bytes) { by(host, host, bytes / size, bits); }, go_on);
+  return to;
+}
+
 std::vector<double> hccc_job::gathered(const std::vector<double> &own) const {
   std::vector<double> all(own.size() * static_cast<size_t>(of.collective.n_ranks()));
   std::copy(own.begin(), own.end(), all.begin() + static_cast<std::ptrdiff_t>(own.size() * static_cast<size_t>(rank_)));
@@ -256,17 +317,16 @@ std::vector<double> hccc_job::gathered(const std::vector<double> &own) const {
 
 void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   using namespace hccc::job;
-  if (lanes_->failed()) throw hccc::Error(lanes_->code(), lanes_->text());
+  const hccc::Buffers given = buffers(wanted);
+  const bool multiplies = wanted.op == hcccPreMulSum, averages = wanted.op == hcccAvg;
   Call call;
-  call.type = static_cast<hcccDataType_t>(wanted.type);
-  call.op = wanted.op == hcccAvg ? hcccSum : static_cast<hcccRedOp_t>(wanted.op);
+  call.type = static_cast<hcccDataType_t>(wanted.type), call.op = reduction_of(wanted);
   call.combine = combine_of(wanted.type, wanted.op);
-  able_.check(call.type, call.op, call.combine != nullptr);
   call.size = static_cast<size_t>(hccc::bytes_of_type(wanted.type));
-  const Collective &c = of.collective;
-  const hccc::Buffers given = hccc::buffers_of(wanted, c.name(), c.input_blocks(rank_), c.output_blocks(rank_), rank_);
-  const int64_t largest = bytes(wanted.count, call.size);
   joined->set_timeout(timeout > 0 ? timeout + LATER_S : 0);
+  AllBlocks blocks = {{}, wanted.count};
+  if (wanted.blocks) blocks = told(wanted);
+  const int64_t largest = bytes(blocks.longest, call.size);
   std::optional<hccc::OnDevice> there;
   if (joined->device) there.emplace(*joined->device);
   std::vector<bool> by_library;
@@ -279,24 +339,26 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   call.pairs = joined->pairs;
   const int batches = batches_.next(largest);
   const bool ordered = ordered_ || (batches == 1 && largest <= SHORT_BYTES);
-  call.schedule = schedule({static_cast<int64_t>(wanted.count), batches, given.in_place, ordered, by_library});
+  const bool in_place = given.in_place && !multiplies;
+  call.schedule = schedule({static_cast<int64_t>(blocks.longest), batches, in_place, ordered, by_library, std::move(blocks.words)});
   const double begun = clock_();
   const auto length = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
   call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(given.send);
   call.buffers[HCCC_JOB_OUTPUT] = given.receive;
   call.buffers[HCCC_JOB_SCRATCH] = scratch_.provided(length(call.schedule->scratch), joined->device.value_or(hccc::Device()));
-  const bool average = wanted.op == hcccAvg && call.schedule->output;
-  if (joined->device && (call.schedule->arrived || average)) call.on_device = on_device(call.type, call.op);
+  const bool divides = averages && call.schedule->output;
+  if (joined->device && (call.schedule->arrived || divides)) call.on_device = on_device(call.type, call.op);
   const bool library = !by_library.empty() && by_library[static_cast<size_t>(of.cluster_of[static_cast<size_t>(rank_)])];
   call.arrives_there = joined->device && (library || call.on_device);
   hccc::job::Room &arrived = call.arrives_there ? arrived_there_ : arrived_;
   call.buffers[HCCC_JOB_ARRIVED] = arrived.provided(length(call.schedule->arrived),
                                                     call.arrives_there ? *joined->device : hccc::Device());
   follow(static_cast<hcccrtStream_t>(wanted.stream), timeout);
+  if (multiplies) call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(scaled(given, wanted, call.size));
   while (threads_.size() + 1 < call.schedule->lane_begin.size())
     threads_.push_back(Lanes::started(lanes_, threads_.size()));
   if (!lanes_->run(call, timeout)) throw hccc::Error(lanes_->code(), lanes_->text());
-  if (average) divide(given.receive, call, c.n_ranks());
+  if (divides) divide(given.receive, call, of.collective.n_ranks());
   batches_.took(largest, clock_() - begun, [this](const std::vector<double> &own) { return gathered(own); });
 }
 
@@ -422,8 +484,10 @@ HCCC_API hcccResult_t hccc_job_schedule_make(hccc_job_schedule **made, const hcc
       throw hccc::Error(hcccInvalidArgument, "no call of the job's is of this shape");
     std::vector<bool> by_library;
     if (of->by_library) by_library.assign(of->by_library, of->by_library + job.clusters.size());
+    std::vector<long long> blocks;
+    if (of->blocks) blocks.assign(of->blocks, of->blocks + hccc::job::words_of_blocks(job.collective));
     const auto schedule = hccc::job::schedule_of(
-        job, of->rank, {of->count, of->batches, of->in_place != 0, of->ordered != 0, of->messages != 0, by_library});
+        job, of->rank, {of->count, of->batches, of->in_place != 0, of->ordered != 0, of->messages != 0, blocks, by_library});
     *made = new hccc::job::OwnSchedule(*schedule);
   });
 }

@@ -173,6 +173,30 @@ void agree(hcccComm_t comm, const Brought &brought, Told &own, const TimeLeft &l
   check_alike(told_by_all(comm, own, left), members);
 }
 
+AllBlocks told_blocks(hcccComm_t border, const Collective &of, uint64_t signature, const OwnBlocks &own) {
+  const int n = of.n_ranks(), rank = border->of.rank();
+  const size_t each = told_words(n);
+  std::vector<int64_t> told(each * static_cast<size_t>(n));
+  const auto words_of = [&](int r) { return &told[each * static_cast<size_t>(r)]; };
+  tell(words_of(rank), n, signature, own);
+  std::vector<Message> messages;
+  for (const bool sends : {true, false})
+    for (int r = 0; r < n; ++r) {
+      if (r == rank) continue;
+      Message one;
+      one.sends = sends, one.exact = true, one.at = reinterpret_cast<char *>(words_of(sends ? rank : r));
+      one.count = each, one.bytes = each * sizeof(int64_t), one.type = hcccInt64, one.peer = r;
+      messages.push_back(one);
+    }
+  border->calls->exchange(messages.data(), messages.size());
+  for (int r = 1; r < n; ++r)
+    if (*words_of(r) != *words_of(0))
+      throw RefusedCall(text_of("%s: ranks 0 and %d call it with different types or reductions", of.name(), r));
+  const BlockTable table(of.name(), n, told);
+  if (!table.disagreement().empty()) throw RefusedCall(std::string(of.name()) + ": " + table.disagreement());
+  return {table.words(), static_cast<size_t>(table.longest())};
+}
+
 std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const Brought &brought, double timeout_s) {
   const TimeLeft left(timeout_s);
   Told own{};

@@ -56,6 +56,12 @@ struct Joined {
   bool in_pieces = false;        // what crosses a border: some rank has memory of a device
 };
 
+// What ranks have told each other of an uneven call.
+struct AllBlocks {
+  std::vector<long long> words;  // as hccc_call has them
+  size_t longest = 0;            // elements
+};
+
 // What the libraries of all ranks can of a job.
 struct Able {
   // Throws Error where some rank's library does not do a call of a type and a reduction.
@@ -86,6 +92,10 @@ struct Brought {
 
 // Lets all ranks of a communicator join, in a call's turn. Throws Error, at every rank where one fails.
 std::pair<std::shared_ptr<Joined>, Able> joined(hcccComm_t comm, const Brought &brought, double timeout_s);
+
+// Lets all ranks tell their blocks of an uneven call by messages, and compares them. signature: of the type and the reduction.
+// Throws Error, at every rank: RefusedCall where two ranks differ, which costs nobody anything.
+AllBlocks told_blocks(hcccComm_t border, const Collective &of, uint64_t signature, const OwnBlocks &own);
 
 // Throws Error for a result of hccc_runtime.h that is one.
 void must(hcccResult_t result);

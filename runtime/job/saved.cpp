@@ -18,6 +18,9 @@ constexpr int VERSION = 1;
 constexpr int64_t MOST_RANKS = 1 << 17, MOST_PARTS = 1 << 26, MOST_WEIGHT = 1 << 20, MOST_BATCHES = 1 << 10;
 constexpr const char *COLLECTIVES[] = {"Allgather", "Allreduce", "Reducescatter", "Broadcast", "Reduce",
                                        "Gather",    "Scatter",   "Alltoall",      "SendRecv"};
+// Those whose blocks may have lengths of their own; null: not of this one.
+constexpr const char *UNEVEN[] = {"Allgatherv", nullptr,    "Reducescatterv", nullptr, nullptr,
+                                  "Gatherv",    "Scatterv", "Alltoallv",      nullptr};
 constexpr const char *OPS[] = {"reduce", "broadcast", "gather", "scatter", "allgather", "send", "c2cCpy", "c2cRed"};
 
 [[noreturn]] void refuse(const std::string &why) {
@@ -243,9 +246,15 @@ std::string Step::text() const {
 }
 
 Collective::Collective(const std::string &name, int64_t n_ranks, int64_t n_parts, int64_t root) {
-  const auto *const found = std::find(std::begin(COLLECTIVES), std::end(COLLECTIVES), name);
-  if (found == std::end(COLLECTIVES)) refuse("`" + name.substr(0, 40) + "` is no collective");
-  what_ = static_cast<What>(found - COLLECTIVES);
+  const auto find = [&](const auto &names) {
+    return std::find_if(std::begin(names), std::end(names), [&](const char *one) { return one && name == one; }) - names;
+  };
+  const auto n_names = static_cast<std::ptrdiff_t>(std::size(COLLECTIVES));
+  auto found = find(COLLECTIVES);
+  uneven_ = found == n_names;
+  if (uneven_) found = find(UNEVEN);
+  if (found == n_names) refuse("`" + name.substr(0, 40) + "` is no collective");
+  what_ = static_cast<What>(found);
   n_ranks_ = within(n_ranks, 1, MOST_RANKS + 1, "number of ranks");
   n_parts_ = within(n_parts, 1, MOST_PARTS + 1, "number of parts");
   root_ = within(root, 0, n_ranks, "root");
@@ -255,7 +264,7 @@ Collective::Collective(const std::string &name, int64_t n_ranks, int64_t n_parts
   per_block_ = static_cast<int>(n_parts / blocks);
 }
 
-const char *Collective::name() const { return COLLECTIVES[static_cast<int>(what_)]; }
+const char *Collective::name() const { return (uneven_ ? UNEVEN : COLLECTIVES)[static_cast<int>(what_)]; }
 
 bool Collective::rooted() const {
   return what_ == What::BROADCAST || what_ == What::REDUCE || what_ == What::GATHER || what_ == What::SCATTER;

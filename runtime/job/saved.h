@@ -29,17 +29,20 @@ class Collective {
  public:
   enum class What { ALLGATHER, ALLREDUCE, REDUCESCATTER, BROADCAST, REDUCE, GATHER, SCATTER, ALLTOALL, SENDRECV };
 
-  // Throws Error: there is no collective of the name, or none of so many ranks and parts, and that root.
+  // name: with a v behind it where every block has a length of its own. Throws Error: there is no collective of the name,
+  // or none of so many ranks and parts, and that root.
   Collective(const std::string &name, int64_t n_ranks, int64_t n_parts, int64_t root);
 
   const char *name() const;
   int n_ranks() const { return n_ranks_; }
   int n_parts() const { return n_parts_; }
   int root() const { return root_; }
+  bool uneven() const { return uneven_; }
   bool reduces() const { return what_ == What::ALLREDUCE || what_ == What::REDUCE || what_ == What::REDUCESCATTER; }
   bool rooted() const;
   bool gathers() const { return what_ == What::ALLGATHER; }
   int per_block() const { return per_block_; }
+  int block_of(int part) const { return part / per_block_; }
   bool wants(int rank, int part) const;
   // Return the block of a part in the send buffer of a rank that holds it, and in the receive buffer of one that
   // wants it.
@@ -48,15 +51,15 @@ class Collective {
   int input_blocks(int rank) const;
   int output_blocks(int rank) const;
   int most_blocks() const;
+  int blocks() const { return n_parts_ / per_block_; }  // in all
   // Returns, in place, the blocks from the receive buffer to the send buffer of a rank.
   int alias_blocks(int rank) const;
   // Returns whether, in place, one part is where another ends.
   bool swaps_in_place() const { return what_ == What::ALLTOALL || what_ == What::SENDRECV; }
 
  private:
-  int block_of(int part) const { return part / per_block_; }
-
   What what_{};
+  bool uneven_ = false;
   int n_ranks_ = 0, n_parts_ = 0, root_ = 0, per_block_ = 1;
 };
 

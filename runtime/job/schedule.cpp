@@ -75,6 +75,31 @@ struct Place {
   int64_t at = 0;
 };
 
+// The lengths of a call's blocks, and where they are in the buffers of a rank.
+class Blocks {
+ public:
+  Blocks(const Collective &of, int rank, const CallShape &call)
+      : count_(call.count), words_(call.blocks), ranks_(static_cast<size_t>(of.n_ranks())), rank_(static_cast<size_t>(rank)),
+        lengths_(static_cast<size_t>(of.blocks())) {}
+
+  int64_t length(int block) const { return words_.empty() ? count_ : words_[static_cast<size_t>(block)]; }
+  // Return the place of a block of the send or the receive buffer, and the elements of so many blocks of it.
+  int64_t sent(int k) const { return place(0, k); }
+  int64_t received(int k) const { return place(1, k); }
+  int64_t extent(bool receives, int blocks) const {
+    return words_.empty() ? blocks * count_ : words_[lengths_ + 2 * ranks_ * ranks_ + 2 * rank_ + receives];
+  }
+
+ private:
+  int64_t place(size_t receives, int k) const {
+    return words_.empty() ? k * count_ : words_[lengths_ + (2 * rank_ + receives) * ranks_ + static_cast<size_t>(k)];
+  }
+
+  const int64_t count_;
+  const std::vector<long long> &words_;
+  const size_t ranks_, rank_, lengths_;
+};
+
 // Pieces of a part in a micro-batch: from `first` to before `end`.
 struct Span {
   int part = 0, batch = 0, first = 0, end = 0;
@@ -88,7 +113,7 @@ constexpr Done NONE = {-1, -1};
 class RankTasks {
  public:
   RankTasks(const SavedJob &job, int rank, const CallShape &call)
-      : job_(job), of_(job.collective), rank_(rank), call_(call), own_(job.cluster_of[static_cast<size_t>(rank)]),
+      : job_(job), of_(job.collective), rank_(rank), call_(call), blocks_(of_, rank, call_), own_(job.cluster_of[static_cast<size_t>(rank)]),
         members_(job.clusters[static_cast<size_t>(own_)].ranks), several_(!call.ordered || call.messages),
         cuts_(job.cuts()), pieces_(static_cast<int>(cuts_.size()) - 1), owners_(job.owners(cuts_)), lanes_(1) {
     const VendorCluster &mine = job.clusters[static_cast<size_t>(own_)];
@@ -96,7 +121,7 @@ class RankTasks {
                   std::all_of(mine.weights.begin(), mine.weights.end(), [&](int64_t w) { return w == mine.weights[0]; });
     input_ = {HCCC_JOB_INPUT, 0};
     if (call.in_place && of_.swaps_in_place()) {
-      const int64_t length = of_.input_blocks(rank) * call.count;
+      const int64_t length = blocks_.extent(false, of_.input_blocks(rank));
       input_ = reserve(length);
       first_ = add(0, HCCC_JOB_COPY, {HCCC_JOB_INPUT, 0}, input_, length, {});
     }
@@ -156,7 +181,7 @@ class RankTasks {
       made->lane_begin.push_back(static_cast<int64_t>(made->tasks.size()));
     }
     made->scratch = scratch_, made->arrived = arrived_;
-    made->output = of_.output_blocks(rank_) * call_.count, made->ranks = of_.n_ranks();
+    made->output = blocks_.extent(true, of_.output_blocks(rank_)), made->ranks = of_.n_ranks();
     return made;
   }
 
@@ -223,27 +248,43 @@ class RankTasks {
   void all_gather(const Span &whole) {
     const auto of = [&](int rank) { return Span{rank * of_.per_block() + whole.part, whole.batch, 0, pieces_}; };
     const Span own = of(rank_);
-    const int64_t n = length(own);
     std::vector<Span> spans;
-    bool in_a_row = true;
+    int64_t longest = 0, sum = 0;
     for (const int rank : members_) {
-      in_a_row = in_a_row && rank == members_[0] + static_cast<int>(spans.size());
       spans.push_back(of(rank));
+      longest = std::max(longest, length(spans.back())), sum += length(spans.back());
     }
-    const Place at = read(own);
-    if (in_a_row && n == call_.count) {
-      std::vector<Place> places;
-      for (const Span &span : spans) places.push_back(work(span));
-      add(0, HCCC_JOB_ALL_GATHER, at, places[0], n, {{own}, spans});
-      return;
+    if (is_in_a_row(spans)) {
+      const Place at = read(own);
+      for (const Span &span : spans) mark(span);
+      add(0, HCCC_JOB_ALL_GATHER, at, work_of(spans[0]), longest, {{own}, spans});
+    } else if (longest * static_cast<int64_t>(spans.size()) <= 2 * sum) {
+      all_gather_staged(own, spans, longest);
+    } else {
+      for (size_t k = 0; k < spans.size(); ++k) broadcast_from(members_[k], spans[k]);
     }
-    const Place stage = reserve(n * static_cast<int64_t>(spans.size()));
-    add(0, HCCC_JOB_ALL_GATHER, at, stage, n, {{own}, {}});
-    for (size_t k = 0; k < spans.size(); ++k) {
-      if (spans[k].part == own.part) continue;
-      const Place begin = {stage.buffer, stage.at + static_cast<int64_t>(k) * n};
-      add(0, HCCC_JOB_COPY, begin, work(spans[k]), n, {{}, {spans[k]}});
+  }
+
+  // Tells whether spans have one length, and follow each other in the receive buffer.
+  bool is_in_a_row(const std::vector<Span> &spans) {
+    const int64_t first = work_of(spans[0]).at, n = length(spans[0]);
+    for (size_t k = 0; k < spans.size(); ++k)
+      if (length(spans[k]) != n || work_of(spans[k]).at != first + static_cast<int64_t>(k) * n) return false;
+    return true;
+  }
+
+  // Gathers through scratch, where each block has as much room as the longest.
+  void all_gather_staged(const Span &own, const std::vector<Span> &spans, int64_t longest) {
+    const Place stage = reserve(longest * static_cast<int64_t>(spans.size()));
+    const auto slot = [&](size_t k) { return Place{stage.buffer, stage.at + static_cast<int64_t>(k) * longest}; };
+    Place from = read(own);
+    if (length(own) < longest) {
+      const Place short_one = std::exchange(from, slot(static_cast<size_t>(member(rank_))));
+      add(0, HCCC_JOB_COPY, short_one, from, length(own), {{own}, {}});
     }
+    add(0, HCCC_JOB_ALL_GATHER, from, stage, longest, {{own}, {}});
+    for (size_t k = 0; k < spans.size(); ++k)
+      if (spans[k].part != own.part) add(0, HCCC_JOB_COPY, slot(k), work(spans[k]), length(spans[k]), {{}, {spans[k]}});
   }
 
   // Passes pieces between two ranks of the vendor cluster, by its library or as messages.
@@ -329,7 +370,7 @@ class RankTasks {
   }
 
   Place input_at(const Span &span) const {
-    return {input_.buffer, input_.at + of_.input_block(span.part) * call_.count + range(span).first};
+    return {input_.buffer, input_.at + blocks_.sent(of_.input_block(span.part)) + range(span).first};
   }
 
   // Returns where pieces are written, which then are work.
@@ -344,7 +385,7 @@ class RankTasks {
 
   Place work_of(const Span &span) {
     const int64_t begin = range(span).first;
-    if (of_.wants(rank_, span.part)) return {HCCC_JOB_OUTPUT, of_.output_block(span.part) * call_.count + begin};
+    if (of_.wants(rank_, span.part)) return {HCCC_JOB_OUTPUT, blocks_.received(of_.output_block(span.part)) + begin};
     const auto [low, high] = part_range(span.part);
     if (!work_at_.count(span.part)) work_at_[span.part] = reserve(high - low).at - low;
     return {HCCC_JOB_SCRATCH, work_at_[span.part] + begin};
@@ -356,7 +397,8 @@ class RankTasks {
 
   std::pair<int64_t, int64_t> part_range(int part) const {
     const int per = of_.per_block(), slot = part % per;
-    return {share(call_.count, slot, per), share(call_.count, slot + 1, per)};
+    const int64_t n = blocks_.length(of_.block_of(part));
+    return {share(n, slot, per), share(n, slot + 1, per)};
   }
 
   // Returns the elements of pieces in their block.
@@ -462,6 +504,7 @@ class RankTasks {
   const Collective &of_;
   const int rank_;
   const CallShape call_;
+  const Blocks blocks_;
   const int own_;  // the vendor cluster
   const std::vector<int> &members_;
   const bool several_;  // lanes

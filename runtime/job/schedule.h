@@ -8,6 +8,9 @@
 // Sizes and places are in elements. Where a vendor cluster's ranks have equal pieces, its library's ReduceScatter and
 // AllGather take the place of a Reduce and a Broadcast for each. Where its library also reduces what comes over a border,
 // this comes to a rank beside the border rank, and a Reduce of the two brings the sum to the border rank.
+//
+// No library has a call for blocks of several lengths: an AllGather of them goes through scratch, in slots of the longest,
+// and where that would more than double what is moved, as a Broadcast of each block.
 #pragma once
 
 #include <memory>
@@ -31,11 +34,18 @@ struct Schedule {
 // What a schedule is of. ordered: all tasks are in one lane, an ordered list; messages: what a rank of the vendor
 // cluster sends to another goes as over a border, as its library has no sends.
 struct CallShape {
-  int64_t count = 0;  // elements of a block
+  int64_t count = 0;  // elements of a block, of the longest
   int batches = 1;
   bool in_place = false, ordered = false, messages = false;
+  std::vector<long long> blocks;  // of an uneven call: lengths and places, as hccc_call has them; empty: all have `count` elements
   std::vector<bool> by_library;  // of each vendor cluster: whether its library reduces what comes over a border; empty: none
 };
+
+// Returns how many words the lengths and places of an uneven call's blocks are.
+inline size_t words_of_blocks(const Collective &of) {
+  const auto n = static_cast<size_t>(of.n_ranks());
+  return static_cast<size_t>(of.blocks()) + 2 * n * (n + 1);
+}
 
 // Returns the rank that has what comes for another, where the library of their vendor cluster of n ranks reduces it, by
 // their numbers there. Of an odd number the last two also are a pair.

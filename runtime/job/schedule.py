@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hccc.ir.arrays import I8
 from hccc.ir.job import Job
 from hccc.ir.job_table import dumps
+from hccc.ir.uneven import BlockTable
 from hccc.runtime.communicator.errors import check
 from hccc.runtime.communicator.runtime_library import library
 
@@ -80,6 +81,7 @@ class _Shape(ctypes.Structure):
             for name in ("rank", "batches", "in_place", "ordered", "messages")
         ),
         ("by_library", ctypes.c_char_p),
+        ("blocks", ctypes.c_void_p),
     )
 
 
@@ -107,14 +109,18 @@ def schedule(
     lanes: bool = True,
     messages: bool = False,
     by_library: Sequence[bool] = (),
+    blocks: BlockTable | None = None,
 ) -> JobSchedule:
-    """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block; lanes: False
+    """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block, of the longest of `blocks`; lanes: False
     for all tasks in one, an ordered list; messages: whether what a rank of the vendor cluster sends
     to another goes as over a border, as its library has no sends; by_library: of each vendor
     cluster, whether the library reduces at the border. Raises CommunicatorError."""
     table, reducers = dumps(job).encode(), bytes(by_library) or None
     numbers = (count, rank, batches, in_place, not lanes, messages)
-    shape = _Shape(table, len(table), *numbers, reducers)
+    words = None if blocks is None else np.ascontiguousarray(blocks.words(), np.int64)
+    shape = _Shape(
+        table, len(table), *numbers, reducers, None if words is None else words.ctypes.data
+    )
     made = ctypes.POINTER(_Schedule)()
     check(library().call("_job_schedule_make", ctypes.byref(made), ctypes.byref(shape)))
     try:

@@ -74,7 +74,7 @@ class GroupJobs:
         """Returns the job of a call, the last one added that fits. root: -1 for none."""
         for one in reversed(_ADDED):
             c = one.job.collective
-            here = one.group in (None, self.group) and c.n_ranks == self.n_ranks
+            here = one.group in (None, self.group) and c.n_ranks == self.n_ranks and not c.uneven
             if here and spelled(collective) == (c.op, False) and (root < 0 or c.root == root):
                 return one
         return None

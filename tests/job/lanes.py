@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hccc.ir.collective import OpType
 from hccc.ir.job import Job
+from hccc.ir.uneven import RECEIVE, SEND, BlockTable
 from hccc.runtime.job.schedule import JobBuffer, JobSchedule, Kind, schedule
 
 Memory = list[Any]
@@ -48,10 +50,12 @@ class RankLanes:
         return group
 
     def read(self, task: Any, what: str = "from", length: int | None = None) -> Memory:
-        """Reads a place of a task."""
+        """Reads a place of a task. The room behind a short block in scratch is gathered too."""
         at, n = int(task[f"{what}_at"]), int(task["count"]) if length is None else length
-        found = self.buffers[int(task[what])][at : at + n]
-        assert len(found) == n and None not in found, f"{task} reads what nobody wrote"
+        buffer = int(task[what])
+        found = self.buffers[buffer][at : at + n]
+        padded = (task["kind"], buffer) == (Kind.ALL_GATHER, JobBuffer.SCRATCH)
+        assert len(found) == n and (padded or None not in found), f"{task} reads what nobody wrote"
         return list(found)
 
     def write(self, task: Any, values: Memory) -> None:
@@ -73,18 +77,26 @@ class World:
         inputs: list[Memory],
         lanes: bool = True,
         by_library: Sequence[bool] = (),
+        blocks: BlockTable | None = None,
     ) -> None:
+        """blocks: of an uneven call; where one begins in its buffer the first element is."""
         c = self.collective = job.collective
         self.job, self.sent = job, 0
         self.ranks: list[RankLanes] = []
         for r in range(c.n_ranks):
-            plan = schedule(job, r, count, batches, in_place, lanes, by_library=by_library)
+            plan = schedule(
+                job, r, count, batches, in_place, lanes, by_library=by_library, blocks=blocks
+            )
             into: Memory = [None] * (c.output_blocks(r) * count)
             given: Memory = list(inputs[r])
+            offset = c.alias_offset(r) // c.chunks_per_block * count
+            if blocks is not None:
+                into = [None] * int(blocks.sizes[r, RECEIVE])
+                own, k = blocks.places[r], r if c.op is not OpType.ALLTOALL else 0
+                offset = int(own[RECEIVE, k] if c.output_blocks(r) > 1 else -own[SEND, k])
+                offset = 0 if c.op is OpType.ALLTOALL else offset
             if in_place and c.output_blocks(r) and c.input_blocks(r):
-                given, into = _together(
-                    c.alias_offset(r) // c.chunks_per_block * count, given, into
-                )
+                given, into = _together(offset, given, into)
             buffers: dict[int, Memory] = {
                 JobBuffer.INPUT: given,
                 JobBuffer.OUTPUT: into,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from hccc.base.dtypes import NAMES, reduces
+from hccc.ir.collective import UNEVEN as UNEVEN_OPS
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
+from hccc.ir.uneven import SKEWS, modes_of, table_of
 from hccc.launch.job_runs import OPS as JOB_OPS
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import allocate
@@ -21,7 +24,7 @@ from hccc.runtime.communicator.rank import Can
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.job.loaded import LoadedJob
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.measure.patterns import Pattern, scalar_of
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.communicator.world import run, start
 
@@ -59,14 +62,42 @@ def call_of(c: Communicator, job: Job, p: Pattern, in_place: bool) -> int:
     base, size = memory.slab.ctypes.data, memory.slab.itemsize
     send = base + memory.send_at * size if memory.sends else None
     receive = base + memory.receive_at * size if memory.receives else None
-    c.prepared(job.name, send, receive, p.count, p.dtype, p.op)()
+    if p.blocks is None:
+        op = p.op if p.op != "premul_sum" else premul_sum(scalar_of(p.dtype, c.rank)[0])
+        c.prepared(job.name, send, receive, p.count, p.dtype, op)()
+    else:
+        c.prepared_blocks(p.blocks, send, receive, p.dtype, p.op)()
     with np.errstate(all="ignore"):
         return perf.wrong_at(p, c.rank, memory, perf.wanted(p), not in_place)
 
 
-def jobs_of(v: VendorClusters, ops: Any, root: int) -> list[Job]:
+def jobs_of(v: VendorClusters, ops: Any, root: int, uneven: bool = False) -> list[Job]:
     rooted = {op: root if Collective(op, 2, 4).rooted else 0 for op in ops}
-    return [hetccl(v, op, rooted[op]) for op in ops]
+    return [hetccl(v, op, rooted[op], uneven) for op in ops]
+
+
+def wrong_uneven_calls(
+    c: Communicator, jobs: list[Job], batches: int, vendors: Sequence[tuple[str, str]] = ()
+) -> list[str]:
+    """Returns the calls whose results are wrong at this rank, of blocks with lengths of their own,
+    in place and not."""
+    wrong = []
+    vendor, file = vendors[c.rank] if vendors else (None, None)
+    loaded = [LoadedJob(c.handle, c.rank, job, vendor, file, [(0, batches)]) for job in jobs]
+    for one in loaded:
+        one.use()
+    seed = 0
+    for job, skew in ((job, skew) for job in jobs for skew in SKEWS):
+        for in_place in modes_of(job.collective, (False, True), skew):
+            seed, count = seed + 1, 4099 if seed % 2 else 13
+            table = table_of(job.collective, count, skew)
+            p = Pattern(job.collective, "int32", "sum", count, seed, blocks=table)
+            made = call_of(c, job, p, in_place)
+            wrong += [f"{job.name}, {skew} of {count}, in place {in_place}: {made}"] * bool(made)
+    border = jobs[0].clusters.borders.index
+    if c.rank in border and not all(one.sent for one in loaded if not one.job.collective.rooted):
+        wrong.append("no job has made the calls")
+    return wrong
 
 
 @pytest.mark.slow
@@ -82,6 +113,44 @@ def test_every_collective_by_own_plans(v: VendorClusters, batches: int, root: in
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("v", "batches", "root"),
+    [(UNEVEN, 1, 4), (UNEVEN, 3, 0), (EVEN, 2, 1)],
+    ids=["uneven", "uneven-3", "even-2"],
+)
+def test_blocks_of_their_own_lengths_by_own_plans(
+    v: VendorClusters, batches: int, root: int
+) -> None:
+    jobs = jobs_of(v, UNEVEN_OPS, root, uneven=True)
+    found = start(v.n_ranks, wrong_uneven_calls, jobs, batches, environment=STANDARD).outcomes(300)
+    assert list(found.values()) == [[]] * v.n_ranks
+
+
+def lengths_that_differ(c: Communicator) -> list[list[str]]:
+    """Makes calls of which two ranks say different things, and a right one behind each."""
+    c.load(hetccl(ALONE, OpType.ALLGATHER, uneven=True))
+    said, own = list[str](), np.full(4, c.rank, "int32")
+    wrong: list[tuple[list[int], Any]] = [([1, 2, 3 + (c.rank == 1)], own[: c.rank + 1])]
+    wrong += [([1, 2, 3], own[: c.rank + 1].astype("int32" if c.rank else "float32"))]
+    for lengths, send in wrong:
+        with pytest.raises(CommunicatorError) as raised:
+            c.all_gather_v(send, np.zeros(9, send.dtype), lengths)
+        said.append(str(raised.value))
+        receive = np.zeros(6, "int32")
+        c.all_gather_v(own[: c.rank + 1], receive, [1, 2, 3])
+        assert receive.tolist() == [0, 1, 1, 2, 2, 2]
+    return [said]
+
+
+@pytest.mark.slow
+def test_lengths_that_differ_are_told_to_all() -> None:
+    found = run(3, lengths_that_differ)
+    assert found[0] == found[1] == found[2]
+    assert "rank 2 sends 3 elements to rank 1, which receives 4 from it" in found[0][0][0]
+    assert "ranks 0 and 1 call it with different types or reductions" in found[0][0][1]
+
+
+@pytest.mark.slow
 def test_every_collective_over_vendor_clusters_of_one_rank() -> None:
     """Nothing but the border: no library is needed."""
     assert run(3, wrong_calls, jobs_of(ALONE, OPS, 2), 2) == [[]] * 3
@@ -93,8 +162,10 @@ def wrong_types(c: Communicator) -> list[str]:
     c.load(job)
     wrong = []
     for seed, (dtype, op) in enumerate((dtype, op) for dtype in NAMES for op in JOB_OPS):
+        if op == "premul_sum" and not reduces(dtype, op):
+            continue  # there is no scalar either
         if reduces(dtype, op):
-            made = call_of(c, job, Pattern(job.collective, dtype, op, 321, seed), False)
+            made = call_of(c, job, Pattern(job.collective, dtype, op, 321, seed), seed % 2 > 0)
             wrong += [f"{op} of {dtype}: {made}"] * bool(made)
         else:
             with pytest.raises(CommunicatorError, match="a job has no"):
@@ -171,7 +242,6 @@ def refused_calls(c: Communicator) -> None:
     address = x.ctypes.data
     wrong: dict[str, Callable[[], None]] = {
         "overlap": lambda: c.all_reduce(x[:4], x[2:]),
-        "no premul_sum": lambda: c.all_reduce(x, op=premul_sum(3)),
         "the send buffer is null": c.prepared("hetccl_allreduce", None, address, 6, "int32", "sum"),
         "elements are too many": c.prepared(
             "hetccl_allreduce", address, address, 1 << 62, "int32", "sum"
@@ -191,19 +261,38 @@ def test_what_is_refused_costs_nothing() -> None:
 
 
 def in_streams_and_groups(c: Communicator) -> None:
-    """Makes calls in a stream, which come after what is there, and in a group."""
+    """Makes calls in a stream, which come after what is there, and in groups. A call that is
+    refused is refused when it is made; one that all ranks refuse is told later."""
     c.load(hetccl(ALONE, OpType.ALLREDUCE), micro_batches=[(0, 2)])
     c.load(hetccl(ALONE, OpType.BROADCAST, 1), micro_batches=[(0, 1)])
     assert c.can("all_reduce") is Can.NOW and c.can("broadcast", root=1) is Can.NOW
     x, y, stream = c.empty(5000, "int32"), c.empty(7), Stream()
+    c.load(hetccl(ALONE, OpType.ALLGATHER, uneven=True))
+    go_on = threading.Event()
+    stream.then(lambda: go_on.wait())
     stream.then(lambda: x.fill(c.rank))
     c.all_reduce(x, stream=stream)
-    assert (x == 3).all(), "a call returns when it is done"
+    with pytest.raises(CommunicatorError, match="overlap"):
+        c.all_reduce(x[:4], x[2:], stream=stream)
+    with group():
+        c.all_reduce(x, stream=stream)
+    assert not stream.idle and not c.done, "nothing waits for the stream"
+    go_on.set()
+    stream.synchronize()
+    assert (x == 9).all()
     y[:] = c.rank
     with group():
         c.all_reduce(x)
         c.broadcast(y, root=1)
-    assert (x == 9).all() and (y == 1).all()
+    assert (x == 27).all() and (y == 1).all()
+    lengths, parts = [1, 2, 3 + (c.rank == 1)], c.empty(7, "int32")
+    c.all_gather_v(x[: c.rank + 1], parts, lengths, stream=stream)
+    stream.synchronize()
+    with pytest.raises(CommunicatorError, match="rank 2 sends 3 elements to rank 1"):
+        c.check()
+    c.all_gather_v(x[: c.rank + 1], parts, [1, 2, 3], stream=stream)
+    stream.synchronize()
+    assert parts[:6].tolist() == [27] * 6
 
 
 @pytest.mark.slow

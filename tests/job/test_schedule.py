@@ -6,12 +6,14 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import UNEVEN, Collective, OpType
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
 from hccc.ir.job_order import order
+from hccc.ir.uneven import RECEIVE, SEND, BlockTable, scattered
 from hccc.runtime.job.schedule import Kind, schedule
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.job.lanes import World
@@ -132,6 +134,70 @@ def test_libraries_that_reduce_at_borders(
     assert world.sent == _check(job, count, batches, in_place, seed, lanes).sent
     for rank, cluster in zip(world.ranks, v.of_ranks().tolist(), strict=True):
         assert not ask[cluster] or Kind.ADD not in rank.plan.tasks["kind"]
+
+
+def _placed(table: BlockTable, rank: int, which: int, even: list[Any], count: int) -> list[Any]:
+    """Returns a rank's buffer of a table, with the beginnings of blocks of `count` elements."""
+    made: list[Any] = [None] * int(table.sizes[rank, which])
+    for k, (_, first, length) in enumerate(table.spans(rank, which)):
+        made[first : first + length] = even[k * count : k * count + length]
+    return made
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    v=clusters(),
+    op=st.sampled_from(UNEVEN),
+    batches=st.sampled_from([1, 3]),
+    in_place=st.booleans(),
+    lanes=st.booleans(),
+    data=st.data(),
+)
+def test_every_uneven_collective(
+    v: VendorClusters,
+    op: OpType,
+    batches: int,
+    in_place: bool,
+    lanes: bool,
+    data: st.DataObject,
+) -> None:
+    """Blocks of any lengths, in any order, with gaps between them that nobody touches."""
+    root = data.draw(st.integers(0, v.n_ranks - 1)) if Collective(op, 2, 4).rooted else 0
+    job = hetccl(v, op, root, uneven=True)
+    c, n = job.collective, v.n_ranks
+    lengths = np.array(data.draw(st.lists(st.integers(0, 9), min_size=c.blocks, max_size=c.blocks)))
+    if in_place and op is OpType.ALLTOALL:  # what swaps places is as long
+        lengths = np.maximum(lengths.reshape(n, n), lengths.reshape(n, n).T).reshape(-1)
+    seed, count = data.draw(st.integers(0, 1 << 30)), int(lengths.max(initial=0))
+    table = scattered(c, lengths, seed)
+    even = _inputs(c, count)
+    inputs = [_placed(table, r, SEND, even[r], count) for r in range(n)]
+    world = World(job, count, batches, in_place, inputs, lanes, blocks=table)
+    world.run(random.Random(seed), _add)
+    for rank, its in enumerate(world.ranks):
+        want = _placed(table, rank, RECEIVE, _wanted(c, even, rank, count), count)
+        got: list[Any] = its.buffers[1][:]
+        of_blocks = [k for k, term in enumerate(want) if term is not None]
+        assert [got[k] for k in of_blocks] == [want[k] for k in of_blocks], f"rank {rank}"
+        if not in_place:
+            assert got == want, f"rank {rank} wrote between blocks"
+            assert its.buffers[0] == inputs[rank], f"rank {rank} wrote into its input"
+
+
+def test_blocks_that_are_nearly_equal_are_gathered_by_one_call() -> None:
+    """Others by a broadcast each: padding would more than double what is moved."""
+    v = vendor_clusters([("a", [0, 1, 2], [0], [1]), ("b", [3], [3], [1])])
+    job = hetccl(v, OpType.ALLGATHER, uneven=True)
+
+    def kinds(*lengths: int) -> list[int]:
+        table = BlockTable.packed(job.collective, np.array(lengths))
+        tasks = schedule(job, 1, max(lengths), 1, False, blocks=table).tasks
+        return [t["kind"] for t in tasks if t["kind"] in (Kind.ALL_GATHER, Kind.BROADCAST)]
+
+    from_the_other = [Kind.BROADCAST]
+    assert kinds(5, 5, 5, 4) == [Kind.ALL_GATHER, *from_the_other]
+    assert kinds(5, 4, 5, 4) == [Kind.ALL_GATHER, *from_the_other]
+    assert kinds(9, 1, 1, 4) == [Kind.BROADCAST] * 3 + from_the_other
 
 
 def test_a_border_is_busy_while_what_goes_back_is_reduced() -> None:

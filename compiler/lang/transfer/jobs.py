@@ -120,12 +120,10 @@ def _parsed(source: Source, divisions: Sequence[VendorClusters]) -> Job:
         text = f"nClusters is {wanted}, and the cluster has {has} vendor clusters"
         raise Mistake("E120", text, keys.at("nClusters"))
     op, uneven = keys.op_type()
-    if uneven:
-        raise Mistake("E012", "a job's blocks have one length", keys.at("OpType"))
     blocks = block_count(op, v.n_ranks)
     parts = keys.integer("nParts", 1, 1, max(1, MAX_CHUNKS // blocks))
     root = keys.root(op, v.n_ranks)
-    collective = Collective(op, v.n_ranks, blocks * parts, root)
+    collective = Collective(op, v.n_ranks, blocks * parts, root, uneven)
     numbers = {"nParts": parts, **({"Root": root} if collective.rooted else {})}
     given = {**constants.values, **numbers}
     emitted = evaluate(syntax.body, given, collective, _StepSink(places))

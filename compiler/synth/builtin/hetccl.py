@@ -20,16 +20,17 @@ OPS = tuple(op for op in PROGRAMMABLE if op is not OpType.SENDRECV)
 Row = tuple[int, ...]
 
 
-def hetccl(v: VendorClusters, op: OpType, root: int = 0) -> Job:
-    """Returns the Job of `op` over vendor clusters. O(steps): at most C² for each block."""
+def hetccl(v: VendorClusters, op: OpType, root: int = 0, uneven: bool = False) -> Job:
+    """Returns the Job of `op` over vendor clusters; uneven: every block has a length of its own.
+    O(steps): at most C² for each block."""
     n = v.n_ranks
     per = len(v) if op is OpType.ALLREDUCE else 1
-    c = Collective(op, n, block_count(op, n) * per, root)
+    c = Collective(op, n, block_count(op, n) * per, root, uneven)
     rows = [(*row, 0) for row in _STEPS[op](_StepMaker(v), c)]
     steps = (
         np.array(rows, np.int32).reshape(-1, len(JOB_STEP.names or ())).view(JOB_STEP).reshape(-1)
     )
-    return Job(f"hetccl_{op.value.lower()}", c, v, steps)
+    return Job(f"hetccl_{c.name.lower()}", c, v, steps)
 
 
 class _StepMaker:

@@ -69,7 +69,7 @@ typedef struct hccc_job_schedule {
 } hccc_job_schedule;
 
 /* What a schedule is of: a job's table (`hccc compile JOB -o FILE`), a rank, and a call. count: elements of a
- * block; ordered: whether all tasks are in one lane, one after another; messages: whether what ranks of
+ * block, of the longest; blocks: of an uneven job, as of hccc_call; null: all have `count` elements; ordered: whether all tasks are in one lane, one after another; messages: whether what ranks of
  * a vendor cluster send to each other goes as over a border, as their library has no sends; by_library: of each vendor
  * cluster, whether its library reduces what comes over a border; null: none. */
 typedef struct hccc_job_shape {
@@ -78,6 +78,7 @@ typedef struct hccc_job_shape {
   int64_t count;
   int32_t rank, batches, in_place, ordered, messages;
   const unsigned char *by_library;
+  const long long *blocks;
 } hccc_job_shape;
 
 /* Makes the schedule of a call, as calls do, and frees one. hcccGetLastError(NULL) has the text of an error. */
