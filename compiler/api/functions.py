@@ -192,6 +192,11 @@ def _proved(compiled: Compiled) -> Compiled:
     return replace(compiled, proofs=proofs, catalogue_proofs=each)
 
 
+def _unless_skew(call: Call | None) -> Call | None:
+    """Returns None of a call that says nothing but how blocks are skewed, which jobs take too."""
+    return None if call is not None and call == type(call)(skew=call.skew) else call
+
+
 def _check_of_job(**given: object) -> None:
     """Raises UserError E416 for arguments that have no effect on a job."""
     if unused := [name for name, value in given.items() if value]:
@@ -214,6 +219,7 @@ def load_job(job: str | Path | Source, *, cluster: Cluster | None = None) -> Job
 def simulate(
     algorithm: Job,
     sizes: Sequence[int | str] | Sizes | int | str = DEFAULT_SIZE,
+    call: Call | None = None,
     *,
     cluster: Cluster,
     on_phase: OnPhase | None = None,
@@ -248,8 +254,8 @@ def simulate(
     """Predicts what calls take on a cluster.
 
     Args:
-        algorithm: what `compile` takes, a Plan, what was compiled, or a job, which has no `call`,
-            `vs` or `options`.
+        algorithm: what `compile` takes, a Plan, what was compiled, or a job, which has no
+            `vs` or `options`, and of `call` the skew.
         sizes: bytes of each call, as nccl-tests counts them; one, several, or a range of them.
         call: window, micro-batch, protocol and what else a call may choose.
         cluster: None for the one that it was compiled for, or for common nodes (`compile`).
@@ -269,8 +275,8 @@ def simulate(
     if isinstance(algorithm, Job):
         from hccc.predict.jobs import simulate_job
 
-        _check_of_job(call=call, vs=vs, options=options)
-        return simulate_job(*job_on(algorithm, cluster), each)
+        _check_of_job(call=_unless_skew(call), vs=vs, options=options)
+        return simulate_job(*job_on(algorithm, cluster), each, (call and call.skew) or "")
     compiled, where = simulated(algorithm, cluster, options)
     baselines = options or Options() if vs else None
     library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
@@ -281,6 +287,7 @@ def simulate(
 def explain(
     algorithm: Job,
     size: int | str = DEFAULT_SIZE,
+    call: Call | None = None,
     *,
     cluster: Cluster,
     on_phase: OnPhase | None = None,
@@ -321,8 +328,8 @@ def explain(
     if isinstance(algorithm, Job):
         from hccc.predict.job_explanation import explain_job
 
-        _check_of_job(call=call, options=options)
-        return explain_job(*job_on(algorithm, cluster), size)
+        _check_of_job(call=_unless_skew(call), options=options)
+        return explain_job(*job_on(algorithm, cluster), size, (call and call.skew) or "")
     compiled, where = simulated(algorithm, cluster, options)
     call = call or Call()
     compiled = compiled.at(size, call.in_place)
@@ -636,7 +643,7 @@ def run(
     )
     what = algorithm if isinstance(algorithm, Compiled) else opened(algorithm)
     if isinstance(what, JobInput):
-        _check_of_job(device=device != "cpu", skew=skew, options=options)
+        _check_of_job(device=device != "cpu", options=options)
         return _run_job(what.job, wanted, vendors, cluster)
     if vendors is not None:
         raise fail("E416", "vendors has no effect: this is no job", help="leave it out")

@@ -10,7 +10,7 @@ import click
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
-    CALL,
+    CALL_OF_PLANS,
     algorithm_argument,
     call,
     call_options,
@@ -45,11 +45,11 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
         from hccc.driver.inputs import opened
 
         what = opened(algorithm)
-        found = jobs.job_in(what, how, given("time_phases", *CALL))
+        found = jobs.job_in(what, how, given("time_phases", *CALL_OF_PLANS))
         if found is not None:
             from hccc.predict.job_explanation import explain_job
 
-            of_job = explain_job(*jobs.located(found), size)
+            of_job = explain_job(*jobs.located(found), size, options["skew"] or "")
             say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
         compiled, topology = load_simulated(what, how)

@@ -114,7 +114,7 @@ def runnable(
 
     if not isinstance(what, JobInput):
         return None
-    of_runs = ("window", "micro_batch", "device", "network", "skew", "trace", "workers")
+    of_runs = ("window", "micro_batch", "device", "network", "trace", "workers")
     clusters = clusters_of(vendors) if vendors else None
     found = job_in(what, how, given(*of_runs), clusters)
     assert found is not None
@@ -145,7 +145,7 @@ def run(
     with progress():
         rows = measure_job(job, wanted, vendors, batches)
         where = devices_of(vendors) + wanted.where(n).removeprefix(wanted.device)
-        table = Table(of_job(job, where, vendors), schedule_of(wanted), as_json)
+        table = Table(of_job(job, where, vendors), schedule_of(job.collective, wanted), as_json)
         for row in rows:
             table.add(row)
     table.finish(file)

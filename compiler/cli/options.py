@@ -259,6 +259,7 @@ CALL = (
     "contention",
     "skew",
 )
+CALL_OF_PLANS = tuple(name for name in CALL if name != "skew")  # without effect on jobs
 
 
 def call_options(command: Command) -> Command:

@@ -12,6 +12,7 @@ from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import (
     CALL,
+    CALL_OF_PLANS,
     call,
     call_options,
     command_options,
@@ -117,13 +118,13 @@ def sim(
         from hccc.driver.inputs import opened
 
         what = opened(algorithm)
-        found = jobs.job_in(what, how, given("vs", "output", "time_phases", *CALL))
+        found = jobs.job_in(what, how, given("vs", "output", "time_phases", *CALL_OF_PLANS))
         if found is not None:
             from hccc.predict.jobs import simulate_job
             from hccc.predict.simulation import Sizes
 
             sizes = Sizes(minbytes, maxbytes, stepfactor)
-            of_job = simulate_job(*jobs.located(found), sizes)
+            of_job = simulate_job(*jobs.located(found), sizes, options["skew"] or "")
             say(report.dumps(of_job.facts()) if as_json else of_job.text())
             return
         from hccc.base.files.writing import check_place, write_whole

@@ -9,8 +9,10 @@ from dataclasses import replace
 from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
 from hccc.ir import job_json
+from hccc.ir.collective import Collective
 from hccc.ir.job import Job, VendorClusters, vendor_clusters
 from hccc.ir.limits import MAX_RANKS
+from hccc.ir.uneven import check_uneven, modes_of
 from hccc.launch.hosts import hosts_of
 from hccc.launch.measure import RunOptions, bounded, told_rows
 from hccc.launch.processes import RankProcesses, shared_out, task_of
@@ -82,8 +84,11 @@ def devices_of(vendors: Sequence[tuple[str, str]]) -> str:
     return " and ".join(sorted(found, reverse=True)) or "cpu"
 
 
-def schedule_of(options: RunOptions) -> SizeSchedule:
-    """Returns the sizes and calls to measure of a job."""
+def schedule_of(c: Collective, options: RunOptions) -> SizeSchedule:
+    """Returns the sizes and calls to measure of a job of a collective. Raises UserError E415 for
+    skewed lengths of blocks that are all alike."""
+    if options.skew:
+        check_uneven(c, "--skew")
     return SizeSchedule(
         options.minbytes,
         options.maxbytes,
@@ -92,6 +97,8 @@ def schedule_of(options: RunOptions) -> SizeSchedule:
         options.iters,
         options.warmup_iters,
         options.checks > 0,
+        modes_of(c, (False, True), options.skew or ""),
+        skew=options.skew or "",
     )
 
 
@@ -107,7 +114,7 @@ def measure_job(
     Raises:
         UserError: ranks cannot start, or a call failed.
     """
-    c, schedule = job.collective, schedule_of(options)
+    c, schedule = job.collective, schedule_of(job.collective, options)
     hosts = hosts_of(options.hosts, c.n_ranks) if options.hosts else []
     each = shared_out(c.n_ranks, options.procs or (0 if hosts else c.n_ranks), hosts)
     sizes = bounded(c, schedule, options)
@@ -139,8 +146,7 @@ def measure_job(
 def _operations(job: Job, options: RunOptions) -> tuple[str, ...]:
     if not job.collective.reduces:
         return ("sum",)
-    every = len(options.ops) > len(OPS)  # "all" is all that jobs have
-    if not every and (unknown := [op for op in options.ops if op not in OPS]):
+    if unknown := [op for op in options.ops if op not in OPS]:
         message = f"{job.name} is a job, and has no reduction `{unknown[0]}`"
         raise fail("E411", message, help=f"it has {', '.join(OPS)}")
-    return tuple(op for op in options.ops if op in OPS)
+    return options.ops

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from hccc.base.shown import brief, preformatted
 from hccc.driver.facts import Facts
 from hccc.ir.job import Job, JobOp
 from hccc.ir.text import percent, size, time
 from hccc.ir.topology import Topology
-from hccc.predict.jobs import JobRun, simulate_job
+from hccc.predict.jobs import JobRun, lengths_of, simulate_job
 
 _MOST_STEPS = 5
 
@@ -22,6 +24,7 @@ class JobExplanation:
     job: Job
     cluster: str
     run: JobRun
+    skew: str = ""
 
     def __repr__(self) -> str:
         run = self.run
@@ -35,10 +38,14 @@ class JobExplanation:
     def crossing(self) -> dict[tuple[int, int], float]:
         """Returns the bytes that cross each border."""
         c = self.job.collective
-        part = self.run.size / c.most_blocks() / c.chunks_per_block
-        found = self.job.crossings()
-        pairs = [(a, b) for a in range(len(found)) for b in range(len(found)) if found[a, b]]
-        return {pair: float(found[pair]) * part for pair in pairs}
+        lengths = lengths_of(c, self.run.size, self.skew)
+        whole = np.full(c.blocks, self.run.size / c.most_blocks()) if lengths is None else lengths
+        hops = self.job.steps[self.job.steps["op"] >= JobOp.C2C_CPY]
+        found: dict[tuple[int, int], float] = {}
+        for pair, part in zip(hops[["src", "dst"]].tolist(), hops["part"].tolist(), strict=True):
+            moved = float(whole[part // c.chunks_per_block]) / c.chunks_per_block
+            found[pair] = found.get(pair, 0.0) + moved
+        return dict(sorted(found.items()))
 
     def by_kind(self) -> dict[str, float]:
         """Returns µs of all steps of each kind, over all vendor clusters, the most first."""
@@ -83,6 +90,6 @@ class JobExplanation:
         yield f"  the busiest lane is the {lane} of vendor cluster {c}: it sets the pace"
 
 
-def explain_job(job: Job, t: Topology, size: int) -> JobExplanation:
-    """Simulates one call, and says where its time goes. Raises as `simulate_job`."""
-    return JobExplanation(job, t.name, simulate_job(job, t, [size]).runs[0])
+def explain_job(job: Job, t: Topology, size: int, skew: str = "") -> JobExplanation:
+    """Simulates one call, and says where its time goes. Takes and raises as `simulate_job`."""
+    return JobExplanation(job, t.name, simulate_job(job, t, [size], skew).runs[0], skew)

@@ -26,6 +26,7 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import NOBODY, Job, JobOp
 from hccc.ir.job_order import order, touched
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
+from hccc.ir.uneven import check_uneven, skewed
 from hccc.network.part import part_of
 from hccc.network.routes import routes
 from hccc.network.vendor_clusters import divisions
@@ -86,20 +87,23 @@ class JobMachine:
         self._times: dict[tuple[int, OpType, int], float] = {}
         self._hops: dict[tuple[bytes, bytes], tuple[F8, F8, list[I8], list[F8]]] = {}
 
-    def run(self, size: int) -> JobRun:
-        """Simulates a call with each number of micro-batches, and returns the fastest."""
+    def run(self, size: int, lengths: I8 | None = None) -> JobRun:
+        """Simulates a call with each number of micro-batches, and returns the fastest. lengths:
+        bytes of each block; None: all have those of the largest."""
+        c = self.job.collective
+        blocks = np.full(c.blocks, size / c.most_blocks()) if lengths is None else lengths
+        parts = np.repeat(blocks / c.chunks_per_block, c.chunks_per_block)
         counts = [k for k in MICRO_BATCHES if k == 1 or len(self.job) * k <= MOST_TASKS]
-        runs = [self._run(size, k) for k in counts]
+        runs = [self._run(size, k, parts / k) for k in counts]
         best = min(runs, key=lambda run: run.time)
         return JobRun(
             size, best.time, best.batches, runs[0].time, best.library, best.border, best.tasks
         )
 
-    def _run(self, size: int, batches: int) -> JobRun:
-        c = self.job.collective
-        each = size / c.most_blocks() / c.chunks_per_block / batches  # bytes of a part
-        took = [self._call(i, each) for i in range(len(self.job))]
-        state = _Lanes(self, batches, each)
+    def _run(self, size: int, batches: int, parts: F8) -> JobRun:
+        """Simulates a call; parts: bytes of each in a micro-batch."""
+        took = [self._call(i, parts) for i in range(len(self.job))]
+        state = _Lanes(self, parts)
         for task in order(self.job, batches):
             state.do(task.step, task.batch, took[task.step])
         launch = float(self.topology.launch[:, 0].max())
@@ -114,17 +118,17 @@ class JobMachine:
             return [sender, receiver]
         return self.job.clusters.members(src)
 
-    def _call(self, i: int, part: float) -> float:
+    def _call(self, i: int, parts: F8) -> float:
         """Returns the µs of a step's calls of the library, for parts of so many bytes."""
-        op, src, _, _, sender, receiver, _ = self.job.steps[i].tolist()
-        machine = self._machines[src]
+        op, src, _, number, sender, receiver, _ = self.job.steps[i].tolist()
+        machine, part = self._machines[src], float(parts[number])
         if machine is None or op >= JobOp.C2C_CPY:
             return 0.0
         kind, root = JobOp(op), max(sender, receiver)
         if kind in (JobOp.GATHER, JobOp.SCATTER, JobOp.SEND):
             return self._time(src, OpType.SENDRECV, part)
         if kind is JobOp.ALLGATHER:
-            return self._time(src, OpType.ALLGATHER, part * machine.ranks)
+            return self._gathered(src, number, parts)
         reduces = kind is JobOp.REDUCE
         if root != NOBODY:
             return self._time(src, OpType.REDUCE if reduces else OpType.BROADCAST, part)
@@ -134,6 +138,15 @@ class JobMachine:
             return self._time(src, OpType.REDUCESCATTER if reduces else OpType.ALLGATHER, part)
         one = OpType.REDUCE if reduces else OpType.BROADCAST
         return sum(self._time(src, one, part * share) for share in shares)
+
+    def _gathered(self, c: int, number: int, parts: F8) -> float:
+        """Returns the µs of an Allgather of part `number` of each block, as `schedule.cpp` makes
+        it: all as long as the longest, or a Broadcast of each where that is too much."""
+        per = self.job.collective.chunks_per_block
+        own = [float(parts[r * per + number]) for r in self.job.clusters.members(c)]
+        if len(own) * max(own) <= 2 * sum(own):
+            return self._time(c, OpType.ALLGATHER, max(own) * len(own))
+        return sum(self._time(c, OpType.BROADCAST, one) for one in own if one)
 
     def _time(self, c: int, op: OpType, size: float) -> float:
         """Returns the µs of a call of `size` bytes of the library of vendor cluster c."""
@@ -183,9 +196,9 @@ class JobMachine:
 class _Lanes:
     """The times at which places are written, lanes and links free; done so far."""
 
-    def __init__(self, machine: JobMachine, batches: int, part: float) -> None:
+    def __init__(self, machine: JobMachine, parts: F8) -> None:
         n = len(machine.job.clusters)
-        self._machine, self._part = machine, part
+        self._machine, self._parts = machine, parts
         self._written: dict[tuple[int, int, int], float] = {}
         self._lane = [0.0] * machine.job.clusters.n_ranks
         self._free: dict[int, float] = {}
@@ -214,8 +227,9 @@ class _Lanes:
         first, last = np.inf, ready
         shares, alpha, resources, costs = self._machine.hops(i)
         reduced = self._machine.reduce_cost(i)
+        part = float(self._parts[self._machine.job.steps["part"][i]])
         for share, wait, used, cost in zip(shares, alpha, resources, costs, strict=True):
-            size = float(share) * self._part
+            size = float(share) * part
             begin = max([ready, *(self._free.get(int(r), 0.0) for r in used)])
             for r, per_byte in zip(used.tolist(), cost[:-1].tolist(), strict=True):
                 self._free[r] = begin + size * per_byte
@@ -320,18 +334,30 @@ _HEAD = (
 _LINE = "{:>13}  {:>11}  {:>7}  {:>7}  {:>7}  {:>11}  {:>11}"
 
 
-def simulate_job(job: Job, t: Topology, sizes: Sizes | Sequence[int]) -> JobSimulation:
-    """Simulates a call of each size.
+def lengths_of(c: Collective, size: int, skew: str) -> I8 | None:
+    """Returns the bytes of each block of a call whose longest block is that of `size` bytes; None
+    where no skew is asked for."""
+    return skewed(c, size // c.most_blocks(), skew) if skew else None
+
+
+def simulate_job(
+    job: Job, t: Topology, sizes: Sizes | Sequence[int], skew: str = ""
+) -> JobSimulation:
+    """Simulates a call of each size. skew: how the lengths of an uneven collective's blocks are
+    drawn.
 
     Raises:
-        UserError: E415 for 0 bytes.
+        UserError: E415 for 0 bytes, and for a skew of blocks that are all alike.
     """
+    if skew:
+        check_uneven(job.collective, "--skew")
     each = sizes.all() if isinstance(sizes, Sizes) else list(sizes)
     if min(each, default=1) < 1:
         raise fail("E415", "a call of 0 bytes takes a library no time", help="a larger -b")
     machine = JobMachine(job, t)
     guessed = tuple(k for k, yes in enumerate(machine.guessed) if yes)
-    return JobSimulation(job, t.name, tuple(machine.run(size) for size in each), guessed)
+    runs = (machine.run(size, lengths_of(job.collective, size, skew)) for size in each)
+    return JobSimulation(job, t.name, tuple(runs), guessed)
 
 
 def micro_batches(job: Job, t: Topology, most: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hccc.base.dtypes import NAMES, reduces
-from hccc.ir.collective import OpType
+from hccc.ir.collective import UNEVEN, OpType
 from hccc.ir.job import VendorClusters, vendor_clusters
 from hccc.launch.job_runs import OPS as JOB_OPS
 from hccc.runtime.communicator import Communicator
@@ -17,22 +17,26 @@ from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.vendor.engines import VendorCall, load
 from hccc.synth.builtin.hetccl import OPS, hetccl
 from tests.communicator.world import start
-from tests.job.test_loaded import STANDARD, call_of, jobs_of, wrong_calls
+from tests.job.test_loaded import STANDARD, call_of, jobs_of, wrong_calls, wrong_uneven_calls
 from tests.vendor.conftest import installed
 
 pytestmark = pytest.mark.slow
 
 
 def _wrong(sizes: dict[str, tuple[list[int], list[int]]], batches: int) -> list[list[str]]:
-    """Returns each rank's wrong calls, of all collectives. sizes: of each vendor its ranks and its
-    border ranks."""
+    """Returns each rank's wrong calls, of all collectives, then of all whose blocks have lengths of
+    their own. sizes: of each vendor its ranks and its border ranks."""
     clusters = [(name, *of, [1] * len(of[1])) for name, of in sizes.items()]
     v = vendor_clusters(clusters)
     files = {name: installed(name) if name != "own" else "" for name in sizes}
     vendor = {r: (name, files[name]) for name, (ranks, _) in sizes.items() for r in ranks}
     each = [vendor[r] for r in range(v.n_ranks)]
-    started = start(v.n_ranks, wrong_calls, jobs_of(v, OPS, 1), batches, each, environment=STANDARD)
-    return list(started.outcomes(300).values())
+    found: list[list[str]] = []
+    for body, ops in ((wrong_calls, OPS), (wrong_uneven_calls, UNEVEN)):
+        jobs = jobs_of(v, ops, 1, uneven=ops is UNEVEN)
+        started = start(v.n_ranks, body, jobs, batches, each, environment=STANDARD)
+        found += started.outcomes(300).values()
+    return found
 
 
 def wrong_at_borders(
@@ -74,14 +78,14 @@ def test_mpich_reduces_at_its_border(tmp_path: Path) -> None:
 
 def test_mpich_beside_own() -> None:
     """Ranks of both are interleaved."""
-    assert _wrong({"mpich": ([0, 2, 4], [0, 4]), "own": ([1, 3], [1, 3])}, 2) == [[]] * 5
+    assert _wrong({"mpich": ([0, 2, 4], [0, 4]), "own": ([1, 3], [1, 3])}, 2) == [[]] * 5 * 2
 
 
 def test_oneccl_beside_mpich() -> None:
-    assert _wrong({"oneccl": ([0, 1, 2, 3], [0, 2]), "mpich": ([4, 5], [4, 5])}, 1) == [[]] * 6
+    assert _wrong({"oneccl": ([0, 1, 2, 3], [0, 2]), "mpich": ([4, 5], [4, 5])}, 1) == [[]] * 6 * 2
 
 
 def test_three_vendor_clusters() -> None:
     """Of three, one and two ranks; one alone needs no library."""
     three = {"mpich": ([0, 1, 2], [0, 2]), "own": ([3], [3]), "oneccl": ([4, 5], [5])}
-    assert _wrong(three, 2) == [[]] * 6
+    assert _wrong(three, 2) == [[]] * 6 * 2
