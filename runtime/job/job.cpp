@@ -142,6 +142,7 @@ struct hccc_job final : hccc::Job {
   using Key = std::tuple<int64_t, int, bool, bool, std::vector<bool>, std::vector<long long>>;
   std::shared_ptr<const hccc::job::Schedule> schedule(const Key &key);
   hccc::Buffers buffers(const hccc::Wanted &wanted) const;
+  void note_blocks(const std::vector<long long> &blocks) const;
   hccc::job::AllBlocks told(const hccc::Wanted &wanted) const;
   const char *scaled(const hccc::Buffers &given, const hccc::Wanted &wanted, size_t size);
   const hccc::job::DeviceCombine *on_device(hcccDataType_t type, hcccRedOp_t op);
@@ -171,11 +172,30 @@ std::shared_ptr<const hccc::job::Schedule> hccc_job::schedule(const Key &key) {
     schedules_.splice(schedules_.begin(), schedules_, found);
   } else {
     const auto &[count, batches, in_place, ordered, by_library, blocks] = key;
+    note_blocks(blocks);
     schedules_.emplace_front(
         key, hccc::job::schedule_of(of, rank_, {count, batches, in_place, ordered, messages_, blocks, by_library}));
     if (schedules_.size() > KEPT) schedules_.pop_back();
   }
   return schedules_.front().second;
+}
+
+// Says what is made in place of a call that no library has.
+void hccc_job::note_blocks(const std::vector<long long> &blocks) const {
+  using namespace hccc::job;
+  const int own = of.cluster_of[static_cast<size_t>(rank_)];
+  const auto gathers = [&](const Step &step) { return step.op == Op::ALL_GATHER && step.src == own; };
+  if (blocks.empty() || !joined->comm || std::none_of(of.steps.begin(), of.steps.end(), gathers)) return;
+  const std::vector<int> &ranks = of.clusters[static_cast<size_t>(own)].ranks;
+  long long longest = 0, sum = 0;
+  bool alike = true;
+  for (const int rank : ranks) {
+    const long long length = blocks[static_cast<size_t>(rank)];
+    longest = std::max(longest, length), sum += length, alike = alike && length == blocks[static_cast<size_t>(ranks[0])];
+  }
+  if (alike) return;
+  HCCC_LOG(INFO, COLL, rank_, "%s has no AllGather of blocks of several lengths: %s", joined->vendor->name,
+           is_padded(longest, sum, ranks.size()) ? "hccc gathers the longest, and copies" : "a Broadcast of each");
 }
 
 const hccc::job::DeviceCombine *hccc_job::on_device(hcccDataType_t type, hcccRedOp_t op) {

@@ -258,7 +258,7 @@ class RankTasks {
       const Place at = read(own);
       for (const Span &span : spans) mark(span);
       add(0, HCCC_JOB_ALL_GATHER, at, work_of(spans[0]), longest, {{own}, spans});
-    } else if (longest * static_cast<int64_t>(spans.size()) <= 2 * sum) {
+    } else if (is_padded(longest, sum, spans.size())) {
       all_gather_staged(own, spans, longest);
     } else {
       for (size_t k = 0; k < spans.size(); ++k) broadcast_from(members_[k], spans[k]);

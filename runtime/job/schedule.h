@@ -47,6 +47,9 @@ inline size_t words_of_blocks(const Collective &of) {
   return static_cast<size_t>(of.blocks()) + 2 * n * (n + 1);
 }
 
+// Returns whether n blocks are gathered as if all were as long as the longest: at most twice as much is moved then.
+inline bool is_padded(int64_t longest, int64_t sum, size_t n) { return longest * static_cast<int64_t>(n) <= 2 * sum; }
+
 // Returns the rank that has what comes for another, where the library of their vendor cluster of n ranks reduces it, by
 // their numbers there. Of an odd number the last two also are a pair.
 inline int member_beside(int member, int n) { return (member ^ 1) < n ? member ^ 1 : member - 1; }

@@ -40,6 +40,27 @@ def test_sim_and_explain(hccc: Hccc, job: Path) -> None:
     assert "over the border 0 to 1: 1 MiB" in out
 
 
+def test_blocks_of_their_own_lengths(hccc: Hccc, tmp_path: Path) -> None:
+    """Fewer bytes cross the border than where all are as long as the longest."""
+    path, saved = tmp_path / "job.rccl", tmp_path / "job.json"
+    assert hccc("builtin", "hetccl", "--collective", "alltoallv", *CLUSTER, "-o", path)[0] == 0
+    assert 'OpType="Alltoallv"' in path.read_text()
+    assert "Alltoallv over 16 ranks" in hccc("check", path, *CLUSTER)[1]
+    hccc("builtin", "hetccl", "--collective", "alltoallv", *CLUSTER, "-o", saved)
+    assert hccc("check", saved)[1] == hccc("check", path, *CLUSTER)[1]
+
+    def facts(*skew: str) -> tuple[float, float]:
+        words = (path, *CLUSTER, "-b", "16M", *skew, "--json")
+        found = json.loads(hccc("explain", *words)[1])
+        row = json.loads(hccc("sim", *words, "-e", "16M")[1])["results"][0]
+        assert row["time"] == found["time"]
+        return found["time"], sum(moved for *_, moved in found["crossing"])
+
+    even, skewed, empty = facts(), facts("--skew", "zipf"), facts("--skew", "empty")
+    assert even[1] == 2 * 8 * 8 * (1 << 20) > skewed[1] > empty[1] == 0
+    assert even[0] > skewed[0] > empty[0]
+
+
 def test_a_wrong_job_has_its_place(hccc: Hccc, job: Path) -> None:
     job.write_text(job.read_text().replace("    c2cRed(1, 0, part(0))\n", ""))
     code, _, err = hccc("check", job, *CLUSTER)
@@ -63,7 +84,9 @@ REFUSED = [
     (("run", "JOB", *CLUSTER, "--window", "2"), "E416"),
     (("run", "JOB", *CLUSTER, "--vendors", "own:8"), "E473"),
     (("run", "JOB", *CLUSTER, "--vendors", "own:4,mpich:12"), "E473"),
-    (("run", "JOB", *CLUSTER, "-o", "premul_sum"), "E411"),
+    (("run", "JOB", *CLUSTER, "-o", "odds: a + b + a * b"), "E416"),
+    (("sim", "JOB", *CLUSTER, "--skew", "zipf"), "E415"),
+    (("run", "JOB", *CLUSTER, "--skew", "zipf"), "E415"),
 ]
 
 
