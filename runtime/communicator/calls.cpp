@@ -78,10 +78,24 @@ void Calls::enqueue(const Request &request, void *stream) {
     forget(id);
     throw;
   }
-  made_ += !captured;
+  made_ += !captured, graphs_ = graphs_ || captured;
   if (!captured) return;
   if (request.messages()) of_.note_captured(*request.messages());
   else of_.note_captured(request.wanted());
+}
+
+bool Calls::again(const Wanted &wanted) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (done_ != made_ || inside_ || finished_ || abandoned_ || graphs_) return false;
+  const Communicator::Again begun = of_.begin_again(wanted, settings_);
+  if (begun == Communicator::Again::NO) return false;
+  const uint64_t number = made_++;
+  if (begun == Communicator::Again::DONE) return end(number), true;
+  Inside inside(*this, lock);
+  inside.number = &number;
+  inside.begin();
+  of_.end_again();
+  return true;
 }
 
 void Calls::check(const Request &request) const {

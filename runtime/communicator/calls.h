@@ -75,6 +75,9 @@ class Calls : public std::enable_shared_from_this<Calls> {
   void run(const Place &place, const std::function<void(const Settings &)> &body);
   template <class Body>
   void run(const Body &body);
+  // Makes a call that is like the vendor's library's last one but for its buffers, where no other is under way. The lock
+  // is held until that is not soon done. False: it is not, and nothing was done. Throws Error.
+  bool again(const Wanted &wanted);
   // Makes sends and receives, which begin in their turn. Throws Error.
   void exchange(const Place &place, const std::vector<Message> &messages);
   void exchange(const Message *messages, size_t n);
@@ -149,6 +152,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   int inside_ = 0;   // threads that run calls, or wait to
   int running_ = 0;  // threads that run calls
   bool finished_ = false, abandoned_ = false;
+  bool graphs_ = false;  // some graph has captured a call
   std::unordered_map<uint64_t, Waiting> waiting_;
 };
 

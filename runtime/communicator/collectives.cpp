@@ -1,4 +1,5 @@
 // collectives.cpp: the collectives of the C interface.
+#include <exception>
 #include <utility>
 
 #include "comm.h"
@@ -44,7 +45,19 @@ void begin(Wanted &wanted, hcccComm_t comm, void *stream) {
   }
 }
 
+// Makes a call that is the last one again, of a communicator with a vendor's library. Throws Error.
+bool again(const Wanted &wanted, hcccComm_t comm, void *stream) {
+  if (!comm || stream || !comm->of.has_vendor() || !comm->process.is_this()) return false;
+  return !group::open() && !comm->jobs.any() && comm->calls->again(wanted);
+}
+
 hcccResult_t call(Wanted &&wanted, hcccComm_t comm, void *stream) {
+  try {
+    if (again(wanted, comm, stream)) return hcccSuccess;
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    return caught(comm, [&] { std::rethrow_exception(error); });
+  }
   return caught(comm, [&] {
     check(comm);
     begin(wanted, comm, stream);

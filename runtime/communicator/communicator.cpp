@@ -605,7 +605,11 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
 void Communicator::make(const Wanted &wanted, const Settings &settings, Known *known) {
   if (known && (known->again.run || known->ahead) && repeat(*known, wanted, settings)) return;
   if (!vendor_) return make_own(wanted, settings, known);
-  if (known && !known->library) return make_by_vendor(known->called, wanted, settings);
+  if (known && !known->library) {
+    make_by_vendor(known->called, wanted, settings);
+    by_vendor_ = known;
+    return;
+  }
   const bool has_own = libraries_.find(wanted) || makes(wanted);
   const auto gather = [&](void *data, size_t bytes_each) {
     hccc_bootstrap_error error{};
@@ -639,6 +643,65 @@ void Communicator::make_by_vendor(Called called, const Wanted &wanted, const Set
     vendor_->make(wanted, settings.timeout_s);
   } catch (const Error &error) {
     if (error.code == hcccInvalidArgument) throw;  // a buffer is null: nothing has moved
+    fail(error.code, error.what());
+  }
+}
+
+// Once the library's call has begun other ranks' part of it is under way: all else is done meanwhile.
+Communicator::Again Communicator::begin_again(const Wanted &wanted, const Settings &settings) {
+  Known *const known = by_vendor_;
+  if (!known || known->library || wanted.library || wanted.blocks) return Again::NO;
+  if (wanted.collective != known->collective || wanted.count != known->count || wanted.type != known->type ||
+      wanted.op != known->op || wanted.root != known->root || libraries_.size() != known->libraries)
+    return Again::NO;
+  if (settings.micro_batch_bytes != known->micro_batch_bytes || settings.window != known->window) return Again::NO;
+  if (failure_.code() != hcccSuccess) return Again::NO;
+  touching_.store(true, std::memory_order_seq_cst);
+  bool goes_on = false;
+  struct Leaving {
+    Communicator &of;
+    const bool &stays;
+    ~Leaving() {
+      if (stays) return;
+      of.monitor_->running.store(0, std::memory_order_release);
+      of.touching_.store(false, std::memory_order_release);
+    }
+  } const leaving{*this, goes_on};
+  if (failure_.refused() || failure_.has_refusal()) return Again::NO;
+  try {
+    if (!vendor_->begin(wanted, settings.timeout_s)) return Again::NO;
+    timeout_ = settings.timeout_s;
+    Called &called = known->called;
+    called.number = next_number();
+    monitor_->limit_s.store(timeout_, std::memory_order_relaxed);
+    monitor_->running.store(called.number, std::memory_order_release);
+    if (shown_ == &called) {
+      hccc::publish(host_->control(rank_), called.number, called.signature);
+      recent(called.number) = called;
+    } else {
+      publish(called);
+      shown_ = &called;
+    }
+    last_library_.store(vendor_->name(), std::memory_order_relaxed);
+    HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
+    goes_on = !vendor_->end(true);
+  } catch (const Error &error) {
+    fail(error.code, error.what());
+  }
+  return goes_on ? Again::GOES_ON : Again::DONE;
+}
+
+void Communicator::end_again() {
+  struct Leaving {
+    Communicator &of;
+    ~Leaving() {
+      of.monitor_->running.store(0, std::memory_order_release);
+      of.touching_.store(false, std::memory_order_release);
+    }
+  } const leaving{*this};
+  try {
+    vendor_->end(false);
+  } catch (const Error &error) {
     fail(error.code, error.what());
   }
 }

@@ -56,6 +56,12 @@ class Communicator {
   void check(const Wanted &wanted, const Settings &settings) const;
   // Makes a collective call; returns when this rank's part is done. Throws Error.
   void call(const Wanted &wanted, const Settings &settings);
+  // The same, without most checks, of a call that is like the vendor's library's last one but for its buffers. NO: it is
+  // not, and nothing was done; GOES_ON: end_again() waits for it.
+  enum class Again { NO, DONE, GOES_ON };
+  bool has_vendor() const { return vendor_ != nullptr; }
+  Again begin_again(const Wanted &wanted, const Settings &settings);
+  void end_again();
   // Reads numbers of an uneven call, wherever they lie: those in memory of the GPU when its stream comes
   // to the call, which waits for that. Null stays null. Throws Error.
   Numbers numbers(const char *collective, const size_t *at, int n, void *stream) const;
@@ -263,6 +269,7 @@ class Communicator {
   std::array<Called, RECENT> recent_;
   size_t kept_ = RECENT;  // of them: few stay in a cache
   const Called *shown_ = nullptr;  // of known_: whose words other ranks see
+  Known *by_vendor_ = nullptr;     // of known_: the last call of the vendor's library; null: none was like the one before
   uint64_t number_ = 0, agreements_ = 0;  // read by the monitor where no call is touching
   long long micro_batch_bytes_ = 0;
   int window_ = 0;

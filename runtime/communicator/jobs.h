@@ -33,6 +33,7 @@ class Jobs {
     all_.push_back(std::move(job));
     any_.store(true, std::memory_order_release);
   }
+  bool any() const { return any_.load(std::memory_order_acquire); }
   // Returns the job of a call, the last one loaded that does it; null: none.
   std::shared_ptr<Job> of(const Wanted &wanted) const {
     if (!any_.load(std::memory_order_acquire)) return nullptr;

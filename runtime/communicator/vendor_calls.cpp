@@ -121,6 +121,27 @@ void VendorCalls::decide(const Key &key, Class &one, const Gather &gather) const
            one.vendors ? table_->name : "hccc", slowest[1], table_->name, slowest[0]);
 }
 
+void VendorCalls::check(hcccResult_t result) const {
+  if (result) throw Error(result, std::string(table_->name) + ": " + hccc_vendor_error());
+}
+
+bool VendorCalls::begin(const Wanted &wanted, double timeout_s) {
+  if (wanted.collective != collective_ || timeout_s != timeout_s_) return false;
+  const hcccResult_t result =
+      table_->begin(what_, wanted.send, wanted.receive, wanted.count, static_cast<hcccDataType_t>(wanted.type),
+                    static_cast<hcccRedOp_t>(wanted.op), wanted.root, comm_);
+  if (result == hcccInvalidUsage) return false;
+  check(result);
+  return true;
+}
+
+bool VendorCalls::end(bool soon) {
+  const hcccResult_t result = table_->end(soon, comm_);
+  if (result == hcccInProgress) return false;
+  check(result);
+  return true;
+}
+
 void VendorCalls::make(const Wanted &wanted, double timeout_s) {
   if (timeout_s != timeout_s_) table_->set_timeout(comm_, timeout_s);
   timeout_s_ = timeout_s;
@@ -141,7 +162,7 @@ void VendorCalls::make(const Wanted &wanted, double timeout_s) {
     case HCCC_VENDOR_GATHER: result = table_->gather(s, r, n, type, wanted.root, comm_, nullptr); break;
     default: result = table_->scatter(s, r, n, type, wanted.root, comm_, nullptr);
   }
-  if (result) throw Error(result, std::string(table_->name) + ": " + hccc_vendor_error());
+  check(result);
 }
 
 }  // namespace hccc

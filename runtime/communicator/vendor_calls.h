@@ -38,6 +38,10 @@ class VendorCalls {
   bool makes_all(const Wanted &wanted, bool has_own) const;
   // Makes a call that the library takes. Throws Error.
   void make(const Wanted &wanted, double timeout_s);
+  // The same of a call that may be like the last one but for its buffers, and is begun then: false: it is not. end: false:
+  // it is not done soon. Throw Error.
+  bool begin(const Wanted &wanted, double timeout_s);
+  bool end(bool soon);
   // Notes how long the last call of `takes` took.
   void took(const Wanted &wanted, double us);
   // Makes a running call return, from any thread.
@@ -53,6 +57,7 @@ class VendorCalls {
   };
   using Key = std::tuple<int, int, int, int, int>;  // call, type, reduction, root, size
   Key key_of(const Wanted &wanted) const;
+  void check(hcccResult_t result) const;  // throws Error
   void decide(const Key &key, Class &one, const Gather &gather) const;
 
   const int rank_, n_ranks_;

@@ -45,6 +45,7 @@ struct Lost : Error {
 // Says whether a thread may go on waiting. Throws Lost.
 class Waiting {
  public:
+  static constexpr unsigned SPINS = 300;  // turns, of tens of microseconds, before others get the core
   Waiting(hccc_vendor_comm &of, std::string what);
   Waiting(hccc_vendor_comm &of, const Call &call);  // which outlives this
   // Looks at the time, for ranks that are gone, and whether the communicator is aborted.
@@ -96,6 +97,10 @@ struct hccc_vendor_comm {
   virtual ~hccc_vendor_comm();
 
   virtual void make(const hccc::vendor::Call &call) = 0;
+  // Begins a call like `checked`, with other buffers. False: nothing has begun, and `make` is to make it.
+  virtual bool begin(const hccc::vendor::Call &) { return false; }
+  // Returns when it has ended, or, where that is not soon, false.
+  virtual bool end(bool) { return true; }
   virtual void exchange(const std::vector<hccc::vendor::Call> &messages) = 0;
   virtual hccc_vendor_comm *split(int color, int key) = 0;
   virtual void set_timeout(double seconds) { timeout = seconds; }

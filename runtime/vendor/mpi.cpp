@@ -144,6 +144,26 @@ class MpiComm : public hccc_vendor_comm {
     if (apart) memcpy(call.receive, apart.get(), call.bytes());
   }
 
+  bool begin(const Call &call) override {
+    // These may need copies.
+    if (call.what == HCCC_VENDOR_REDUCE_SCATTER || call.what == HCCC_VENDOR_BROADCAST) return false;
+    must(start(call, &begun_));
+    return true;
+  }
+
+  bool end(bool soon) override {
+    int done = 0;
+    for (unsigned k = 0; soon && k < Waiting::SPINS; ++k) {
+      must(of_mpi().Test(&begun_, &done, nullptr));
+      if (done) return true;
+    }
+    if (soon) return false;
+    for (Waiting waiting(*this, checked);; waiting.turn()) {
+      must(of_mpi().Test(&begun_, &done, nullptr));
+      if (done) return true;
+    }
+  }
+
   void exchange(const std::vector<Call> &messages) override {
     std::vector<mpi::Handle> requests(messages.size(), mpi::REQUEST_NULL);
     std::vector<mpi::Status> statuses(messages.size());
@@ -286,7 +306,7 @@ class MpiComm : public hccc_vendor_comm {
                                            static_cast<long long>(came)));
   }
 
-  mpi::Handle comm_ = mpi::COMM_NULL;
+  mpi::Handle comm_ = mpi::COMM_NULL, begun_ = mpi::REQUEST_NULL;  // the call of `begin`
 };
 
 hccc_vendor_comm *init(int n_ranks, const void *id, int rank, double timeout) {

@@ -132,6 +132,25 @@ hcccResult_t make(const hccc_vendor &table, hccc_vendor_comm *comm, const Call &
   });
 }
 
+hcccResult_t begin(int what, const void *send, void *receive, size_t n, hcccDataType_t type, hcccRedOp_t op, int root,
+                   hccc_vendor_comm *comm) {
+  const Call &known = comm->checked;
+  Call call = known;
+  call.what = what, call.receives = false, call.count = n, call.type = type, call.op = op, call.peer = root;
+  if (!n || !call.is_like(known) || comm->failure != hcccSuccess) return hcccInvalidUsage;
+  if ((known.send && !send) || (known.receive && !receive)) return hcccInvalidUsage;
+  call.send = send, call.receive = receive;
+  bool begun = false;
+  const hcccResult_t result = caught(comm, [&] { begun = comm->begin(call); });
+  return result == hcccSuccess && !begun ? hcccInvalidUsage : result;
+}
+
+hcccResult_t end(int soon, hccc_vendor_comm *comm) {
+  bool ended = false;
+  const hcccResult_t result = caught(comm, [&] { ended = comm->end(soon != 0); });
+  return result == hcccSuccess && !ended ? hcccInProgress : result;
+}
+
 hcccResult_t group_start() {
   ++groups;
   return hcccSuccess;
@@ -316,6 +335,7 @@ struct Functions {
     t.all_reduce = all_reduce, t.reduce = reduce, t.reduce_scatter = reduce_scatter;
     t.broadcast = rooted<HCCC_VENDOR_BROADCAST>, t.all_gather = plain<HCCC_VENDOR_ALL_GATHER>;
     t.send = send, t.recv = recv, t.group_start = group_start, t.group_end = group_end;
+    t.begin = vendor::begin, t.end = vendor::end;
     // What has not even bytes has nothing.
     if (t.can(HCCC_VENDOR_ALL_TO_ALL, hcccInt8, hcccSum)) t.all_to_all = plain<HCCC_VENDOR_ALL_TO_ALL>;
     if (t.can(HCCC_VENDOR_GATHER, hcccInt8, hcccSum)) t.gather = rooted<HCCC_VENDOR_GATHER>;
@@ -406,7 +426,7 @@ void Waiting::check() {
 
 void Waiting::turn() {
   // Tens of microseconds; then others get the core: lanes of a job, ranks that are more than there are cores.
-  constexpr unsigned SPINS = 300, PERIOD = 1024;
+  constexpr unsigned PERIOD = 1024;
   if (++turns_ > SPINS) sched_yield();
   // Where others keep the cores a turn takes milliseconds, and a period longer than a deadline.
   const bool late = left_ && left_->over();

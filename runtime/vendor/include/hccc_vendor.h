@@ -124,6 +124,13 @@ typedef struct hccc_vendor {
                          hccc_vendor_comm *comm, void *stream);
   hcccResult_t (*scatter)(const void *send, void *receive, size_t count, hcccDataType_t type, int root,
                           hccc_vendor_comm *comm, void *stream);
+
+  /* Makes a collective that differs from the communicator's last one in its buffers only, without the checks of that.
+   * begin: hcccInvalidUsage: nothing has begun, and the function of the call is to be used; else `end` follows, until it
+   * does not return hcccInProgress. soon: to return that after tens of microseconds. */
+  hcccResult_t (*begin)(int call, const void *send, void *receive, size_t count, hcccDataType_t type, hcccRedOp_t op,
+                        int root, hccc_vendor_comm *comm);
+  hcccResult_t (*end)(int soon, hccc_vendor_comm *comm);
 } hccc_vendor;
 
 /* Loads the library of a vendor, once in a process, and checks that it is one. vendor: "nccl", "rccl",
