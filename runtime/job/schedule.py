@@ -111,10 +111,11 @@ def schedule(
     by_library: Sequence[bool] = (),
     blocks: BlockTable | None = None,
 ) -> JobSchedule:
-    """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block, of the longest
-    of `blocks`; lanes: False for all tasks in one, an ordered list; messages: whether what a rank
-    of the vendor cluster sends to another goes as over a border, as its library has no sends;
-    by_library: of each vendor cluster, whether the library reduces at the border. Raises CommunicatorError."""
+    """Returns the tasks of a rank. O(tasks of all ranks). count: elements of a block, of the
+    longest of `blocks`; lanes: False for all tasks in one, an ordered list; messages: whether what
+    a rank of the vendor cluster sends to another goes as over a border, as its library has no
+    sends; by_library: of each vendor cluster, whether the library reduces at the border. Raises
+    CommunicatorError."""
     table, reducers = dumps(job).encode(), bytes(by_library) or None
     numbers = (count, rank, batches, in_place, not lanes, messages)
     words = None if blocks is None else np.ascontiguousarray(blocks.words(), np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.runtime.communicator import Communicator
+from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from tests.communicator import world
 from tests.communicator.world import Lost
@@ -74,9 +75,10 @@ def test_the_faster_makes_the_rest_at_all_ranks(mpich: str, sums: Path, tmp_path
     assert told[0] == told[1] == told[2]
 
 
-def _dies(c: Communicator) -> None:
+def _dies(c: Communicator, before: int) -> None:
     x = np.ones(8, "float32")
-    c.all_reduce(x)
+    for _ in range(before):
+        c.all_reduce(x)
     if c.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.2)
@@ -84,13 +86,45 @@ def _dies(c: Communicator) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_ends_a_vendors_call(mpich: str) -> None:
-    """The communicator is lost, as it is in calls of hccc's own."""
-    found = world.start(3, _dies, environment=_environment(mpich)).outcomes(silent=[1])
+@pytest.mark.parametrize("before", [1, 4], ids=["first", "again"])
+def test_a_rank_that_dies_ends_a_vendors_call(mpich: str, before: int) -> None:
+    """The communicator is lost, as it is in calls of hccc's own; also in a call made again."""
+    environment = _environment(mpich)
+    found = world.start(3, _dies, before, environment=environment).outcomes(silent=[1])
     for rank in (0, 2):
         assert isinstance(found[rank], Lost)
         assert found[rank].result == Result.REMOTE_ERROR
         assert "rank 1" in found[rank].text
+
+
+def _aborts(c: Communicator) -> tuple[str, bool]:
+    """Has another thread look at the communicator, and abort it, while a call like those before
+    waits for a rank that does not come."""
+    x = np.ones(8, "float32")
+    for _ in range(4):
+        c.all_reduce(x)
+    if c.rank:
+        time.sleep(1)
+        return "", False
+    seen: list[bool] = []
+
+    def ends() -> None:
+        time.sleep(0.3)
+        seen.append(c.done)
+        c.abort()
+
+    thread = threading.Thread(target=ends)
+    thread.start()
+    with pytest.raises(CommunicatorError) as raised:
+        c.all_reduce(x)
+    thread.join()
+    return str(raised.value), seen[0]
+
+
+@pytest.mark.slow
+def test_another_thread_sees_and_aborts_a_call_that_is_made_again(mpich: str) -> None:
+    text, done = world.start(2, _aborts, environment=_environment(mpich)).outcomes()[0]
+    assert "abort" in text and not done
 
 
 def _nothing(c: Communicator) -> Any:
