@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hccc.base.building.build import build_once, digest_of
-from hccc.base.building.compiler import TIMEOUT_S
+from hccc.base.building.compiler import TIMEOUT_S, environment
 from hccc.base.diagnostics import Note, UserError, fail
 from hccc.base.files.libraries import stem_of
 from hccc.ir.catalogue import Catalogue
@@ -121,8 +121,9 @@ def compile_command(device: CudaDevice, source: Path, options: Sequence[str]) ->
 
 def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> Path:
     """Runs `command` unless its result is cached. Raises UserError E414."""
+    asked = [command[0], "--version"]
     version = subprocess.run(
-        [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
+        asked, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment()
     )
     words = [*command, hashlib.sha256(version.stdout.encode()).hexdigest()]
     return build_once(source, stem_of(source, digest_of(searched, words)), ".bin", command)

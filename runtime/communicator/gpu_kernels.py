@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from hccc.base.building.build import BUILT, build_once, digest_of
-from hccc.base.building.compiler import TIMEOUT_S, find_compiler
+from hccc.base.building.compiler import TIMEOUT_S, environment, find_compiler
 from hccc.base.building.places import user_directory
 from hccc.base.diagnostics import fail
 from hccc.base.files.libraries import stem_of
@@ -99,7 +99,8 @@ def _made(
     """Compiles a source unless it is cached; linked: links these objects instead; place: as of
     `build_once`."""
     source = source.resolve()
-    told = subprocess.run([compiler, "--version"], capture_output=True, timeout=TIMEOUT_S)
+    words = [compiler, "--version"]
+    told = subprocess.run(words, capture_output=True, timeout=TIMEOUT_S, env=environment())
     version = hashlib.sha256(told.stdout).hexdigest()
     words = [source.name, compiler, version, *options, *linked]
     name = stem_of(source, digest_of([source.parent], words), of)

@@ -86,10 +86,19 @@ def limited(command: Sequence[str], memory: int = COMPILE_BYTES) -> list[str]:
     return ["/bin/sh", "-c", _LIMITED, str(memory >> 10), *command]
 
 
+def environment() -> dict[str, str]:
+    """Returns the variables of compilers: this process's, and that hipcc is for AMD, also where it
+    finds nvcc."""
+    return {**os.environ, "HIP_PLATFORM": "amd"}
+
+
 def run_compiler(source: Path, command: Sequence[str]) -> None:
     """Runs one compile, within limits of time and memory (`base/limits`). Raises UserError E414."""
+    words = limited(command)
     try:
-        done = subprocess.run(limited(command), capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment()
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _failure_of(source, str(error)) from error
     if done.returncode:

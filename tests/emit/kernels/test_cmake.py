@@ -274,6 +274,47 @@ def test_hip_architectures_and_rebuilds(tmp_path: Path, cmake: str, hip_options:
     assert code.stat().st_mtime_ns > before
 
 
+# As Debian's, of clang 15: it takes NVIDIA's compiler where that is there, and knows no gfx942.
+HIPCC = """#!/bin/sh
+[ "$HIP_PLATFORM" = amd ] || {{ echo "nvcc fatal: Value 'hip' is not defined" >&2; exit 1; }}
+case "$*" in *gfx942*) echo "clang: error: invalid target ID 'gfx942'" >&2; exit 1;; esac
+exec {clang} "$@"
+"""
+
+
+@pytest.mark.slow
+def test_hipcc_is_for_amd_and_for_what_it_knows(
+    tmp_path: Path, cmake: str, hip_options: list[str], hip: str
+) -> None:
+    compiler = tmp_path / "hipcc"
+    compiler.write_text(HIPCC.format(clang=hip))
+    compiler.chmod(0o755)
+    some = ["-DHCCC_TARGETS=hip", f"-DCMAKE_HIP_COMPILER={compiler}", *ONE[1:]]
+    place, build = written(RING, tmp_path / "k"), tmp_path / "b"
+    said = run(cmake, "-S", place, "-B", build, *some)
+    assert f"{compiler} does not compile for gfx942" in said and "for gfx90a" not in said
+    run(cmake, "--build", build)
+    code = next(build.rglob("libring_hip.a")).read_bytes()
+    assert b"amdgcn-amd-amdhsa--gfx90a" in code and b"gfx942" not in code
+
+
+@pytest.mark.slow
+def test_one_build_makes_the_libraries_of_all_platforms(
+    tmp_path: Path, cmake: str, nvcc: str
+) -> None:
+    """By the compilers on PATH: NVIDIA's and Debian's hipcc."""
+    hipcc = shutil.which("hipcc")
+    if not hipcc or not Path("/usr/include/hip/hip_runtime_api.h").exists():
+        pytest.skip("no hipcc (apt-get install --no-install-recommends hipcc)")
+    place = written(RING, tmp_path / "k")
+    said = run(cmake, "-S", place, "-B", tmp_path / "b", *ONE[1:], f"-DCMAKE_CUDA_COMPILER={nvcc}")
+    assert "-- ring: cpu;cuda;hip; float32; sum" in said
+    run(cmake, "--build", tmp_path / "b")
+    made = {p.name: p.read_bytes() for p in (tmp_path / "b").rglob("libring*")}
+    assert set(made) == {"libring.a", "libring_cuda.a", "libring_hip.a"}
+    assert b"amdgcn-amd-amdhsa--gfx90a" in made["libring_hip.a"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trace", ["ON", "OFF"])
 def test_a_library_records_where_it_is_asked_to(tmp_path: Path, cmake: str, trace: str) -> None:
