@@ -4,6 +4,7 @@
 #include "device_combine.cpp"
 #include "job.cpp"
 #include "joined.cpp"
+#include "libraries_first.cpp"
 #include "pieces.cpp"
 #include "saved.cpp"
 #include "schedule.cpp"

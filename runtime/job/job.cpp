@@ -22,13 +22,13 @@
 #include "include/hccc_job.h"
 #include "joined.h"
 #include "lanes.h"
+#include "libraries_first.h"
 #include "saved.h"
 #include "schedule.h"
 
 namespace hccc::job {
 namespace {
 
-constexpr const char *OWN = "own";
 constexpr int64_t SHORT_BYTES = int64_t{1} << 16;  // of calls that take less than waking threads of lanes does
 
 double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
@@ -101,6 +101,7 @@ struct hccc_job final : hccc::Job {
         clock_(given.clock ? given.clock : hccc::job::seconds_now),
         able_(with.second),
         lanes_(std::make_shared<hccc::job::Lanes>(*joined, hccc::job::texts_of(of))),
+        libraries_(of),
         batches_(of.micro_batches, of.steps.size()) {}
 
   ~hccc_job() override {
@@ -158,6 +159,7 @@ struct hccc_job final : hccc::Job {
   double (*const clock_)(void);
   const hccc::job::Able able_;
   const std::shared_ptr<hccc::job::Lanes> lanes_;
+  hccc::job::LibrariesFirst libraries_;
   hccc::job::Batches batches_;
   std::list<std::pair<Key, std::shared_ptr<const hccc::job::Schedule>>> schedules_;  // the last used first
   std::vector<std::thread> threads_;
@@ -377,6 +379,14 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   if (multiplies) call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(scaled(given, wanted, call.size));
   while (threads_.size() + 1 < call.schedule->lane_begin.size())
     threads_.push_back(Lanes::started(lanes_, threads_.size()));
+  try {
+    libraries_.make(call, static_cast<int64_t>(wanted.count), batches, *joined);
+  } catch (const hccc::RefusedCall &) {
+    throw;
+  } catch (const hccc::Error &error) {
+    lanes_->stop(error.code, error.what());
+    throw;
+  }
   if (!lanes_->run(call, timeout)) throw hccc::Error(lanes_->code(), lanes_->text());
   if (divides) divide(given.receive, call, of.collective.n_ranks());
   batches_.took(largest, clock_() - begun, [this](const std::vector<double> &own) { return gathered(own); });

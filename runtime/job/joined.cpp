@@ -42,7 +42,7 @@ std::vector<Told> told_by_all(hcccComm_t comm, const Told &own, const TimeLeft &
 
 // Returns why a library cannot make a job's calls in this rank's memory; "": it can.
 std::string objection(const Brought &brought, const std::vector<int> &members, const hccc_vendor &vendor, const Device *device) {
-  const bool own = !strcmp(vendor.engine, "own"), streams = vendor.flags & HCCC_VENDOR_STREAM;
+  const bool own = !strcmp(vendor.engine, OWN), streams = vendor.flags & HCCC_VENDOR_STREAM;
   if (members.size() < 2) return "";
   if (device && own && brought.calls >> HCCC_VENDOR_SEND & 1)
     return std::string("hccc's own plans send no memory of ") + device->name() + " to one rank, as the job's steps do";
@@ -56,7 +56,7 @@ std::string objection(const Brought &brought, const std::vector<int> &members, c
 // Loads the library of this rank's vendor cluster. Returns null, and why, where it cannot.
 const hccc_vendor *loaded(const Brought &brought, const std::vector<int> &members, const Device *device, std::string &why) {
   const hccc_vendor *vendor = brought.functions;
-  const char *const name = members.size() > 1 ? brought.vendor.c_str() : "own";
+  const char *const name = members.size() > 1 ? brought.vendor.c_str() : OWN;
   if (!vendor && hccc_vendor_load(name, brought.library, &vendor) != hcccSuccess) {
     why = hccc_vendor_error();
     return nullptr;
@@ -152,7 +152,8 @@ std::shared_ptr<Joined> communicators(hcccComm_t comm, const Brought &brought, T
   put(own.failed, why);
   const std::vector<Told> all = told_by_all(comm, own, left);
   check_alike(all, members);
-  for (const Told &one : all) made->in_pieces |= one.on_device;
+  for (const Told &one : all) made->in_pieces |= one.on_device, made->any_own |= !strcmp(one.vendor, OWN);
+  made->own = made->vendor && !strcmp(made->vendor->engine, OWN);
   made->border = split(comm->of, 0, rank, Device(), left);
   if (several) {
     const MemoryOn here(made->device.value_or(Device()));

@@ -15,6 +15,8 @@
 
 namespace hccc::job {
 
+constexpr const char *OWN = "own";  // hccc's own library, as a vendor
+
 // The memory that the calling thread takes, while it lives.
 class MemoryOn {
  public:
@@ -54,6 +56,8 @@ struct Joined {
   double timeout = -1;  // that was set last; -1: none was
   std::optional<Device> device;  // of this rank's memory; none: the host
   bool in_pieces = false;        // what crosses a border: some rank has memory of a device
+  bool own = false;              // this rank's library is hccc's own
+  bool any_own = false;          // some rank's is
 };
 
 // What ranks have told each other of an uneven call.

@@ -15,10 +15,11 @@ thread_local const char *text = "";
 
 const char *last_error() { return *text ? text : own->last_error(); }
 
-// Returns whether a call is the one that goes wrong, and its result.
-bool wrong(hcccResult_t *result) {
+// Returns whether a call is the one that goes wrong, and its result. Those of no elements, by which libraries are made
+// first, do not count.
+bool wrong(size_t count, hcccResult_t *result) {
   text = "";
-  if (!mode || left-- > 0) return false;
+  if (!mode || !count || left-- > 0) return false;
   while (mode == 3 || (mode == 2 && !aborted)) usleep(1000);
   text = mode == 1 ? "the device is on fire" : "it was aborted";
   *result = mode == 1 ? hcccSystemError : hcccAborted;
@@ -28,13 +29,13 @@ bool wrong(hcccResult_t *result) {
 hcccResult_t reduce(const void *send, void *receive, size_t count, hcccDataType_t type, hcccRedOp_t op, int root,
                     hccc_vendor_comm *comm, void *stream) {
   hcccResult_t result;
-  return wrong(&result) ? result : own->reduce(send, receive, count, type, op, root, comm, stream);
+  return wrong(count, &result) ? result : own->reduce(send, receive, count, type, op, root, comm, stream);
 }
 
 hcccResult_t all_gather(const void *send, void *receive, size_t count, hcccDataType_t type, hccc_vendor_comm *comm,
                         void *stream) {
   hcccResult_t result;
-  return wrong(&result) ? result : own->all_gather(send, receive, count, type, comm, stream);
+  return wrong(count, &result) ? result : own->all_gather(send, receive, count, type, comm, stream);
 }
 
 hcccResult_t abort_it(hccc_vendor_comm *comm) {

@@ -6,12 +6,15 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
+from hccc.driver.assumed import VARIABLE, text_of
 from hccc.ir.collective import OpType
 from hccc.ir.job import vendor_clusters
 from hccc.runtime.communicator import Communicator, CommunicatorError
@@ -184,3 +187,37 @@ V2 = vendor_clusters([("a", [0, 1], [0, 1], [1, 1])])
 @pytest.mark.slow
 def test_what_ranks_load_differs() -> None:
     assert set(run(2, other_job)) == {"rank 1 loads another job than rank 0"}
+
+
+def first_sums(c: Communicator, maker: str) -> tuple[str, list[float]]:
+    """Makes a job's first call, for which two of the three ranks have no library yet, without a
+    maker of such and then with one. Returns what the first said, and the result."""
+    c.load(hetccl(TWO_AND_ONE, OpType.ALLREDUCE), micro_batches=[(0, 1)])
+    x = c.empty(6)
+    x[:] = 1 + c.rank
+    with pytest.raises(CommunicatorError) as caught:
+        c.all_reduce(x)
+    os.environ["HCCC_COMMAND"] = maker
+    c.all_reduce(x)
+    return caught.value.text, [float(value) for value in x]
+
+
+TWO_AND_ONE = vendor_clusters([("own", [0, 1], [0, 1], [1, 1]), ("own", [2], [2], [1])])
+
+
+@pytest.mark.slow
+def test_a_library_that_is_made_first_is_not_in_the_time_of_a_call(tmp_path: Path) -> None:
+    """Whoever does not need it waits as long. Where none can be made every rank is told, and may
+    call again."""
+    cluster = tmp_path / "host.cluster"
+    cluster.write_text(f"# {uuid.uuid4()}\n{text_of([2], 2)}")  # nobody has its libraries
+    late = tmp_path / "late"
+    late.write_text(f'#!/bin/sh\nsleep {DEADLINE + 1}\nexec {sys.executable} -m hccc "$@"\n')
+    late.chmod(0o755)
+    own = {"HCCC_STANDARD": "1", VARIABLE: str(cluster), "HCCC_PROGRESS": "off"}
+    own |= {"HCCC_TIMEOUT": str(DEADLINE), "HCCC_COMMAND": "/nowhere/hccc"}
+    for found in run(3, first_sums, str(late), environment=own):
+        assert not isinstance(found, Lost), found
+        said, sums = found
+        assert "rank 0: no library" in said and "/nowhere/hccc cannot be run" in said
+        assert sums == [6.0] * 6
