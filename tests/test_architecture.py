@@ -50,7 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "standard": {"base", "driver", "emit", "ir", "passes", "proofs", "runtime", "synth"},
     "profile": {"base", "driver", "emit", "ir", "lang", "launch", "runtime", "sim"},
     "testing": {
-        *("base", "driver", "emit", "interop", "ir", "lang", "passes", "proofs", "runtime"),
+        *("base", "driver", "emit", "interop", "ir", "lang", "passes", "predict", "proofs"),
+        *("runtime", "synth"),
     },
     "downstream": {"base", "ir"},
     "api": {"base", "driver", "ir", "launch", "pictures", "predict", "proofs", "synth"},

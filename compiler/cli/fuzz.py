@@ -11,27 +11,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hccc.base.diagnostics import fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.base.progress import tell
 from hccc.cli import report
 from hccc.cli.helps import HelpfulCommand
 from hccc.cli.options import json_option
 from hccc.cli.progress import progress
-from hccc.cli.types import AlgorithmFile, Duration, Words
+from hccc.cli.types import AlgorithmFile, ClusterFile, Duration, Words
 from hccc.driver.facts import Facts
 from hccc.ir.op_type import NAMES as COLLECTIVES
 from hccc.ir.op_type import UNEVEN_NAMES
 
 if TYPE_CHECKING:
-    from hccc.ir.collective import OpType
+    from hccc.ir.job import Job
     from hccc.ir.program import Program
-    from hccc.testing.fuzz import Finding, OnRound, Tally
+    from hccc.testing.fuzz import Finding, OnRound, Subject, Tally
 
 
 @click.command(
     short_help="Attack hccc, or one ALGO, with random programs and runs.",
     cls=HelpfulCommand,
-    examples=["hccc fuzz --time 10m", "hccc fuzz ring.rccl --examples 10000"],
+    examples=[
+        "hccc fuzz --time 10m",
+        "hccc fuzz ring.rccl --examples 10000",
+        "hccc fuzz job.rccl --cluster site.cluster",
+    ],
 )
 @click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
 @click.option(
@@ -44,6 +48,12 @@ if TYPE_CHECKING:
 @click.option("--time", "seconds", type=Duration(), help="How long: 30s, 10m, 1h.")
 @click.option("--kernels/--no-kernels", default=True, help="Also build and run CPU kernels.")
 @click.option("--directories", is_flag=True, help="Change directories of kernels instead.")
+@click.option(
+    "--cluster",
+    type=ClusterFile(),
+    metavar="FILE",
+    help="Whose vendor clusters a job's text is over.",
+)
 @json_option
 def fuzz(
     algorithm: Path | None,
@@ -53,17 +63,19 @@ def fuzz(
     seconds: float | None,
     kernels: bool,
     directories: bool,
+    cluster: Path | None,
     as_json: bool,
 ) -> None:
-    """Attack hccc with random programs, or ALGO with random mutations, options and runs.
+    """Attack hccc with random programs and jobs, or ALGO with random changes, options and runs.
 
     What it finds is shrunk and printed as a program, with the command that replays it; the exit
-    code is then 1. With --directories it changes the directory of kernels of ALGO, or of a small
-    program, as somebody would who wants `check` or `run` to execute code of theirs.
+    code is then 1. Of a job changed ones go through its proof, what reads and writes it, the
+    simulator and what executes it. With --directories it changes the directory of kernels of ALGO,
+    or of a small program, as somebody would who wants `check` or `run` to execute code of theirs.
     """
 
     budget = examples if examples or seconds else 1000
-    wanted = FuzzOptions(algorithm, collective, budget, seed, seconds, kernels)
+    wanted = FuzzOptions(algorithm, collective, budget, seed, seconds, kernels, cluster)
     found = (run_directories if directories else run)(wanted, as_json)
     click.get_current_context().exit(1 if found else 0)
 
@@ -78,6 +90,7 @@ class FuzzOptions:
     seed: int
     seconds: float | None
     kernels: bool
+    cluster: Path | None = None
 
 
 def run(wanted: FuzzOptions, as_json: bool) -> bool:
@@ -109,8 +122,8 @@ def run_directories(wanted: FuzzOptions, as_json: bool) -> bool:
     """Attacks directories of kernels; returns whether a law was broken."""
     from hccc.testing.directories import attack_directories
 
-    if wanted.collectives:
-        raise fail("E415", "--directories: give ALGO, and no --collective")
+    if wanted.collectives or wanted.cluster:
+        raise fail("E415", "--directories: give ALGO, and no --collective or --cluster")
     with progress("Fuzzing"):
         tally = attack_directories(
             _program(wanted.algorithm) if wanted.algorithm else None,
@@ -140,10 +153,15 @@ def run_directories(wanted: FuzzOptions, as_json: bool) -> bool:
     return bool(tally.finding)
 
 
-def _subject(wanted: FuzzOptions) -> Program | OpType | None:
+def _subject(wanted: FuzzOptions) -> Subject:
     if wanted.algorithm and wanted.collectives:
         raise fail("E415", "either ALGO or --collective, not both")
     from hccc.ir.collective import OpType
+
+    if job := _job(wanted):
+        return job
+    if wanted.cluster:
+        raise fail("E415", "--cluster is for jobs", help="leave it out")
 
     if wanted.collectives:
         if len(wanted.collectives) > 1:
@@ -153,6 +171,21 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
     if wanted.algorithm is None:
         return None
     return _program(wanted.algorithm)
+
+
+def _job(wanted: FuzzOptions) -> Job | None:
+    """Returns the job that is given, checked; None of anything else."""
+    from hccc.driver.inputs import JobInput, job_of, load_cluster, opened
+    from hccc.testing.fuzz import LARGEST
+
+    if wanted.algorithm is None or not wanted.algorithm.is_file():
+        return None
+    if not isinstance(what := opened(wanted.algorithm), JobInput):
+        return None
+    job = job_of(what, load_cluster(wanted.cluster) if wanted.cluster else None)
+    if len(job) > LARGEST:
+        raise _too_large(wanted.algorithm, f"{len(job):,} steps")
+    return job
 
 
 def _uneven(wanted: FuzzOptions) -> bool | None:
@@ -166,14 +199,19 @@ def _program(path: Path) -> Program:
     from hccc.testing.fuzz import LARGEST
 
     if path.is_file() and isinstance(opened(path), JobInput):
-        message = f"{path} is a job, and programs are what is fuzzed"
+        message = f"{path} is a job, and directories are of programs"
         raise fail("E481", message, help=f"`hccc check {path}` proves it")
     program = transfer.load(path)
     if len(program) > LARGEST:
-        message = f"{path} has {len(program):,} transfers, more than {LARGEST:,}"
-        help = "make nRanks smaller: most mistakes show with a few ranks"
-        raise fail("E415", message, help=help)
+        raise _too_large(path, f"{len(program):,} transfers")
     return program
+
+
+def _too_large(path: Path, what: str) -> UserError:
+    from hccc.testing.fuzz import LARGEST
+
+    help = "make it of fewer ranks: most mistakes show with a few"
+    return fail("E415", f"{path} has {what}, more than {LARGEST:,}", help=help)
 
 
 @contextmanager
@@ -194,10 +232,12 @@ def replay(finding: Finding, wanted: FuzzOptions) -> str:
     subject = f" {wanted.algorithm}" if wanted.algorithm else ""
     if wanted.collectives:
         subject = f" --collective {wanted.collectives[0]}"
-    from hccc.testing.fuzz import ROUND
+    from hccc.testing.fuzz import round_of
 
     flag = "" if wanted.kernels else " --no-kernels"
-    return f"hccc fuzz{subject} --seed {finding.seed} --examples {sum(ROUND.values())}{flag}"
+    flag += f" --cluster {wanted.cluster}" if wanted.cluster else ""
+    examples = sum(round_of(_subject(wanted)).values())
+    return f"hccc fuzz{subject} --seed {finding.seed} --examples {examples}{flag}"
 
 
 def _tell(tally: Tally, wanted: FuzzOptions) -> None:

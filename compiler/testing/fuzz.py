@@ -9,7 +9,8 @@
 - *kernel*: the compiled CPU kernel gives the collective's result for a random type, operation,
   count, micro-batch and window, in and out of place.
 
-Calls of uneven collectives, which *xml* does not know, draw a length for each block.
+Calls of uneven collectives, which *xml* does not know, draw a length for each block. Jobs have laws
+of their own (`fuzz_jobs`), which are tried where nothing is given, or a job.
 
 A round has a fixed number of examples and a seed of its own: round k of seed s is round 0 of seed s
 + k, which is how a finding is replayed.
@@ -35,8 +36,9 @@ from hccc.base.dtypes import OPS, reduces
 from hccc.driver.compilation import compile_program
 from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
-from hccc.ir import plan_check, plan_json
+from hccc.ir import job_json, plan_check, plan_json
 from hccc.ir.collective import OpType
+from hccc.ir.job import Job
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.uneven import SKEWS
@@ -44,6 +46,8 @@ from hccc.passes.verify import verify
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import LaunchRequest
 from hccc.testing.assertions import text
+from hccc.testing.fuzz_jobs import BUILT, JOB_ROUND
+from hccc.testing.fuzz_jobs import law as job_law
 from hccc.testing.judge import REFUSED, first_fault, plan_verdict, xml_verdict
 from hccc.testing.kernels import wrong_elements
 from hccc.testing.mutate import Mutant
@@ -61,17 +65,19 @@ LARGEST = 5000  # transfers of a program given: beyond, the step-wise executor t
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A law that does not hold: the smallest program found, and how it was compiled."""
+    """A law that does not hold: the smallest program or job found, and how it was compiled."""
 
     law: str
-    program: Program
+    program: Program | Job
     options: str
     reason: str
     seed: int
 
     def lines(self) -> str:
-        """Returns the program in the transfer language, for a file of its own."""
-        return text(self.program)
+        """Returns the program in the transfer language, or the job as JSON, for a file of its
+        own."""
+        program = self.program
+        return job_json.dumps(program) if isinstance(program, Job) else text(program)
 
 
 @dataclass(slots=True)
@@ -86,8 +92,17 @@ class Tally:
 OnRound = Callable[[Tally], None]
 
 
+Subject = Program | Job | OpType | None
+
+
+def round_of(subject: Subject) -> dict[str, int]:
+    """Returns the laws of a round, and how many examples of each."""
+    own = {} if isinstance(subject, Job) else ROUND
+    return own | (JOB_ROUND if subject is None or isinstance(subject, Job) else {})
+
+
 def fuzz(
-    subject: Program | OpType | None,
+    subject: Subject,
     *,
     examples: int | None,
     seconds: float | None,
@@ -96,26 +111,34 @@ def fuzz(
     kernels: bool = True,
     uneven: bool | None = None,
 ) -> Tally:
-    """Tries random programs, of one collective, or mutations of one program.
+    """Tries random programs and jobs, programs of one collective, or changes of one program or job.
 
     uneven: whether blocks of random programs have lengths of their own; None: of some.
 
     Ends after `examples` examples or `seconds`, whichever comes first, or at the first finding.
     """
     tally, end = Tally(), time.monotonic() + (seconds or float("inf"))
-    without = {*([] if kernels else ["kernel"]), *(["xml"] if uneven else [])}
-    laws = [law for law in ROUND if law not in without]
+    without = {*([] if kernels else ["kernel", BUILT]), *(["xml"] if uneven else [])}
+    laws = {law: n for law, n in round_of(subject).items() if law not in without}
     while tally.finding is None and time.monotonic() < end:
-        for law in laws:
+        for law, count in laws.items():
             left = (examples or 1 << 60) - sum(tally.examples.values())
             if left > 0 and tally.finding is None and time.monotonic() < end:
-                programs = _programs(subject, False if law == "xml" else uneven)
-                _round(tally, law, programs, min(ROUND[law], left), seed + tally.rounds)
+                tried = _tried(law, subject, uneven)
+                _round(tally, law, *tried, min(count, left), seed + tally.rounds)
         tally.rounds += 1
         on_round(tally)
         if examples is not None and sum(tally.examples.values()) >= examples:
             break
     return tally
+
+
+def _tried(law: str, subject: Subject, uneven: bool | None) -> tuple[Any, Callable[..., None]]:
+    """Returns the examples of a law, and its body."""
+    if law in JOB_ROUND:
+        return job_law(law, subject if isinstance(subject, Job) else None)
+    assert not isinstance(subject, Job)
+    return _LAWS[law](_programs(subject, False if law == "xml" else uneven))
 
 
 def _programs(subject: Program | OpType | None, uneven: bool | None) -> st.SearchStrategy[Program]:
@@ -126,10 +149,14 @@ def _programs(subject: Program | OpType | None, uneven: bool | None) -> st.Searc
 
 
 def _round(
-    tally: Tally, law: str, programs: st.SearchStrategy[Program], count: int, seed: int
+    tally: Tally,
+    law: str,
+    strategy: st.SearchStrategy[Any],
+    body: Callable[..., None],
+    count: int,
+    seed: int,
 ) -> None:
     """Runs one law on `count` examples; hypothesis shrinks an example that breaks it."""
-    strategy, body = _LAWS[law](programs)
     last: dict[str, Any] = {}
 
     @with_seed(seed)

@@ -14,10 +14,10 @@ from hccc.base.diagnostics import Source
 from hccc.cli.main import cli
 from hccc.ir.collective import OpType
 from hccc.ir.job import vendor_clusters
-from hccc.ir.job_json import dumps
+from hccc.ir.job_json import dumps, loads
 from hccc.lang.transfer import load as transfer
 from hccc.synth.builtin.hetccl import hetccl
-from hccc.testing import fuzz, is_correct, text
+from hccc.testing import fuzz, fuzz_jobs, is_correct, text
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rhd_allreduce.rccl"
 
@@ -100,15 +100,54 @@ def test_what_cannot_be_fuzzed(arguments: list[str], says: str) -> None:
     assert says in done.output + str(done.exception)
 
 
-def test_jobs_are_not_fuzzed(tmp_path: Path) -> None:
-    """Neither their text nor their JSON is taken for a program with mistakes."""
-    clusters = vendor_clusters([("a", [0, 1], [0, 1], [1, 1]), ("b", [2], [2], [1])])
-    text = 'HetCCLJob(OpType="Allreduce"):\n    homColl(0, reduce, part(0))\n'
-    for name, content in (
-        ("job.json", dumps(hetccl(clusters, OpType.ALLREDUCE))),
-        ("a.rccl", text),
+CLUSTERS = vendor_clusters([("a", [0, 1], [0, 1], [1, 1]), ("b", [2], [2], [1])])
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    file = tmp_path / "job.json"
+    file.write_text(dumps(hetccl(CLUSTERS, OpType.ALLREDUCE)))
+    return str(file)
+
+
+@pytest.mark.slow
+def test_a_job_is_changed_and_run(job: str) -> None:
+    code, out = hccc(job, "--examples", "110", "--json")
+    assert code == 0, out
+    assert json.loads(out)["examples"] == {"job": 60, "saved": 20, "simulated": 10, "lanes": 20}
+    code, out = hccc(job, "--examples", "100", "--no-kernels", "--json")
+    assert "lanes" not in json.loads(out)["examples"]
+
+
+@pytest.mark.slow
+def test_random_jobs_are_tried_beside_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "ROUND", {"verdict": 2})
+    code, out = hccc("--examples", "14", "--no-kernels", "--seed", "3", "--json")
+    assert code == 0
+    assert json.loads(out)["examples"] == {"verdict": 2, "job": 12}
+
+
+def test_a_planted_bug_of_jobs_is_found_and_replayed(
+    job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A verify_job that accepts everything. What is found is a job's JSON."""
+    monkeypatch.setattr(fuzz_jobs, "verify_job", lambda job: job)
+    code, out = hccc(job, "--examples", "60")
+    assert code == 1 and "the law of the job is broken" in out and "it is accepted" in out
+    command = re.search(r"# replay: hccc fuzz (.*)", out)
+    assert command and hccc(*shlex.split(command[1])) == (1, out)
+    found = "\n".join(line for line in out.splitlines() if line[0] != "#")
+    assert loads(found).collective.op is OpType.ALLREDUCE
+
+
+def test_where_jobs_are_given_wrongly(job: str, tmp_path: Path) -> None:
+    text = tmp_path / "a.rccl"
+    text.write_text('HetCCLJob(OpType="Allreduce"):\n    homColl(0, reduce, part(0))\n')
+    for arguments, code in (
+        ([str(text)], "E482"),  # whose vendor clusters?
+        ([str(EXAMPLE), "--cluster", "dgx-h100"], "E415"),
+        ([job, "--directories"], "E481"),
+        ([job, "--directories", "--cluster", "dgx-h100"], "E415"),
     ):
-        file = tmp_path / name
-        file.write_text(content)
-        done = CliRunner().invoke(cli, ["fuzz", str(file)])
-        assert "error[E481]" in str(done.exception) and f"{file} is a job" in str(done.exception)
+        done = CliRunner().invoke(cli, ["fuzz", *arguments])
+        assert f"error[{code}]" in str(done.exception), (arguments, str(done.exception))

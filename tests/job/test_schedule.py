@@ -16,8 +16,8 @@ from hccc.ir.job_order import order
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable, scattered
 from hccc.runtime.job.schedule import Kind, schedule
 from hccc.synth.builtin.hetccl import OPS, hetccl
-from tests.job.lanes import World
-from tests.passes.jobs import clusters
+from hccc.testing.job_lanes import World
+from hccc.testing.job_reference import clusters
 
 Term = tuple[tuple[int, int], ...]  # inputs that are in a value: (rank, element), each once
 

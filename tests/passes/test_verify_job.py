@@ -15,7 +15,7 @@ from hccc.ir.job import JOB_STEP, Job, JobOp, VendorClusters, vendor_clusters
 from hccc.passes.expand import expand
 from hccc.passes.verify_job import verify_job
 from hccc.synth.builtin.hetccl import OPS, hetccl
-from tests.passes.jobs import Memory, clusters
+from hccc.testing.job_reference import Memory, clusters
 
 UNEVEN = vendor_clusters(
     [("a", [0, 2, 5], [0, 5], [1, 2]), ("b", [1], [1], [1]), ("c", [3, 4], [3, 4], [1, 1])]

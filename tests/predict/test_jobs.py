@@ -6,7 +6,7 @@ import pytest
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.ir.collective import OpType
-from hccc.ir.job import Job
+from hccc.ir.job import Job, vendor_clusters
 from hccc.ir.topology import Topology, check
 from hccc.lang.cluster.load import parse
 from hccc.network.part import part_of
@@ -86,3 +86,12 @@ def test_a_call_of_nothing() -> None:
     with pytest.raises(UserError) as caught:
         simulate_job(JOB, MIXED, [0])
     assert caught.value.problem.code == "E415"
+
+
+def test_a_vendor_cluster_whose_node_is_not_the_first() -> None:
+    """The first node's mesh has none of its GPUs."""
+    two = "define network = RoCE\ndefine node1 = 2 * 2\ndefine device = MI300X\n"
+    v = vendor_clusters([("a", [0, 1], [0, 1], [1, 1]), ("b", [2, 3], [2, 3], [1, 1])])
+    (run,) = simulate_job(hetccl(v, OpType.ALLREDUCE), parse(Source("two", two)), [1 << 20]).runs
+    first, second = run.library
+    assert first == pytest.approx(second)

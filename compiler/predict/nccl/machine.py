@@ -315,7 +315,7 @@ def _joined_by_pairs(t: Topology) -> bool:
     part = np.arange(len(t))
     inside = t.node[t.link_src] == t.node[t.link_dst]
     a, b = t.link_src[inside], t.link_dst[inside]
-    for mesh in range(int(t.mesh.max(initial=-1)) + 1):
+    for mesh in np.unique(t.mesh[t.mesh >= 0]).tolist():  # of a part's some have no rank
         part[t.mesh == mesh] = part[t.mesh == mesh].min()
     for _ in range(len(t)):
         before = part.copy()

@@ -1,4 +1,4 @@
-"""Lanes in plain Python: the tasks of all ranks, done one by one in any order that they allow.
+"""job_lanes: a job's lanes in plain Python, the tasks of all ranks in any order that they allow.
 
 Every element of a buffer that nobody has written is None, and none is read. It shares no code with
 the lanes in C++.

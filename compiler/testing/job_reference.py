@@ -1,4 +1,4 @@
-"""Jobs in plain Python: random vendor clusters, and what each step does to buffers of elements.
+"""job_reference: jobs in plain Python, random vendor clusters, what each step does to elements.
 
 It shares no code with `expand`: borders are cut here in whole elements of one size, and every step
 is done on places of memory, input and working memory, of which none is read before it is written.
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.job import Job, JobOp, VendorClusters, vendor_clusters
 
-Value = dict[int, int]  # an element: how often each rank's input is in it
+Value = dict[int, int]  # an element: 1 for each rank whose input is in it
 
 
 @st.composite
@@ -83,7 +83,8 @@ class Memory:
             if kind.reduces:
                 there = self.held[b, part][i]
                 assert there is not None, f"rank {b} reduces into nothing of part {part}"
-                new = {r: value.get(r, 0) + there.get(r, 0) for r in {*value, *there}}
+                assert not {*value} & {*there}, f"rank {b} adds of part {part} what is in it"
+                new = value | there
             self.held[b, part][i] = new
 
     def right(self) -> bool:
@@ -137,5 +138,17 @@ def ends(c: Collective, r: int, part: int) -> bool:
             return r == c.root
         case OpType.ALLTOALL:
             return r == block % c.n_ranks
+        case OpType.SENDRECV:
+            return r == (block + 1) % c.n_ranks
         case _:
             return r == block
+
+
+def is_right(job: Job, n: int) -> bool:
+    """Tells whether a job does its collective, of n elements of each part."""
+    memory = Memory(job, n)
+    try:
+        memory.run()
+    except AssertionError:
+        return False
+    return memory.right()
