@@ -21,7 +21,9 @@ from hccc.driver.options import TARGETS
     cls=HelpfulCommand,
     examples=[
         "hccc profile --device cpu --ranks 4 -o here.cluster",
+        "hccc profile --procs 4 -o here.cluster",
         "hccc profile --hosts a:2,b:2 -o site.cluster",
+        'hccc profile --hosts ns1:2,ns2:2 --rsh "ip netns exec" -o site.cluster',
     ],
 )
 @click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
@@ -41,6 +43,11 @@ from hccc.driver.options import TARGETS
     default="10s",
     help="How long on each device, and for each kind of link between hosts: 30s, 10m.",
 )
+@click.option(
+    "--procs",
+    type=click.IntRange(2, 256),
+    help="Processes of this host: the links between them are measured, too.",
+)
 @hosts_options
 @json_option
 def profile(
@@ -48,6 +55,7 @@ def profile(
     devices: tuple[str, ...] | None,
     ranks: int,
     seconds: float,
+    procs: int | None,
     hosts: str,
     rsh: str | None,
     remote_python: str | None,
@@ -57,12 +65,15 @@ def profile(
 
     With several devices each has a file of its own: FILE-cpu, FILE-cuda. With --hosts the CPU of
     each host is measured, then the links within hosts and between them, by processes as `hccc run
-    --hosts` starts them.
+    --hosts` starts them; a network namespace is a host. With --procs it is this host alone.
     """
     from hccc.profile import cluster_file
 
-    if hosts:
-        _of_hosts(hosts, rsh, remote_python, output, devices, ranks, seconds, as_json)
+    if hosts and procs:
+        message = "--hosts and --procs: hosts say how many processes each has"
+        raise fail("E415", message, help="leave --procs out, as in --hosts a:4,b:4")
+    if hosts or procs:
+        _of_processes(procs, hosts, rsh, remote_python, output, devices, ranks, seconds, as_json)
         return
     from hccc.profile.measure import ProfileOptions, check_devices
     from hccc.profile.measure import profile as measure
@@ -90,7 +101,8 @@ def profile(
         print(texts[0], end="")
 
 
-def _of_hosts(
+def _of_processes(
+    procs: int | None,
     text: str,
     rsh: str | None,
     remote_python: str | None,
@@ -100,19 +112,23 @@ def _of_hosts(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measures hosts and writes them as one cluster."""
+    """Measures hosts, or this one by its processes, and writes them as one cluster."""
     from hccc.launch.remote import Shell
     from hccc.profile import cluster_file
-    from hccc.profile.hosts import hosts_to_measure, measure_hosts
+    from hccc.profile.hosts import hosts_to_measure, measure_hosts, measure_processes
 
     if devices not in (None, ("cpu",)):
-        message = f"--hosts --device {','.join(devices or ())}: GPUs of hosts are not measured yet"
+        option = "--procs" if procs else "--hosts"
+        message = f"{option} --device {','.join(devices or ())}: GPUs of hosts are not measured yet"
         raise fail("E415", message, help="--device cpu, or `hccc profile` on each host")
-    hosts, shell = hosts_to_measure(text), Shell.of(rsh, remote_python)
+    hosts, shell = [] if procs else hosts_to_measure(text), Shell.of(rsh, remote_python)
     file = output if output is not None and str(output) != "-" else None
     cluster_file.check_free([file] if file else [])
     with progress():
-        found = measure_hosts(hosts, shell, ranks, seconds)
+        if procs:
+            found = measure_processes(procs, ranks, seconds)
+        else:
+            found = measure_hosts(hosts, shell, ranks, seconds)
     made = found.site.text()
     if file:
         cluster_file.write({file: made})
@@ -121,7 +137,9 @@ def _of_hosts(
         files = [str(file)] if file else []
         report.as_json({**found.facts(), "cluster": made, "files": files})
     elif file:
-        print(f"{len(hosts)} hosts, {hosts[-1].ranks.stop} ranks → {file}")
+        n = len(found.hosts)
+        ranks = found.hosts[-1].ranks.stop
+        print(f"{n} host{'s' * (n > 1)}, {ranks} ranks → {file}")
         print("\n".join(line.removeprefix("# ") for line in found.site.comments()))
     else:
         print(made, end="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,13 +12,14 @@ from typing import Any
 from hccc.base.diagnostics import Note, Problem, UserError, fail
 from hccc.base.interruptible import interruptible
 from hccc.base.progress import tell
+from hccc.emit.targets import CPU
 from hccc.ir.device import Cached
 from hccc.ir.topology import check
 from hccc.launch.hosts import Host, hosts_of
 from hccc.launch.launch import launch
 from hccc.launch.rank_commands import RankCommand
 from hccc.launch.remote import Shell
-from hccc.profile import links
+from hccc.profile import links, measure
 from hccc.profile.calibrate import UnitCosts
 from hccc.profile.cluster_file import Profile
 from hccc.profile.links import Exchange, MeasuredFlows
@@ -73,6 +75,22 @@ def measure_hosts(hosts: Sequence[Host], shell: Shell, ranks: int, seconds: floa
     return interruptible(_measured)(hosts, shell, ranks, seconds)
 
 
+def measure_processes(procs: int, ranks: int, seconds: float) -> MeasuredHosts:
+    """Measures this host as one of several is measured: its CPU, and the links between two of
+    `procs` processes.
+
+    Raises:
+        UserError: E474 processes cannot start; as `measure.profile`.
+    """
+    return interruptible(_measured_here)(procs, ranks, seconds)
+
+
+def _measured_here(procs: int, ranks: int, seconds: float) -> MeasuredHosts:
+    hosts = [Host(socket.gethostname(), range(procs))]
+    profiles = [measure.profile(CPU.name, ranks, seconds)]
+    return _of_site(hosts, profiles, links.within(hosts, None, seconds), [], [])
+
+
 def _measured(hosts: Sequence[Host], shell: Shell, ranks: int, seconds: float) -> MeasuredHosts:
     profiles = _profiles(hosts, shell, ranks, seconds)
     within = links.within(hosts, shell, seconds)
@@ -81,6 +99,17 @@ def _measured(hosts: Sequence[Host], shell: Shell, ranks: int, seconds: float) -
     if len(hosts) > 1:
         rate = min(e.line.rate for e in between)
         flows = links.at_once(hosts, shell, rate, seconds)
+    return _of_site(hosts, profiles, within, between, flows)
+
+
+def _of_site(
+    hosts: Sequence[Host],
+    profiles: Sequence[Profile],
+    within: Sequence[Exchange],
+    between: Sequence[Exchange],
+    flows: Sequence[MeasuredFlows],
+) -> MeasuredHosts:
+    """Makes a site of what was measured."""
     tell("Simulating what was measured")
     names, sizes = [host.name for host in hosts], [len(host.ranks) for host in hosts]
     site, warnings = site_of(names, profiles, sizes, within, between, flows)

@@ -101,11 +101,14 @@ def _plan(header: str, body: str) -> Plan:
 
 
 @contextmanager
-def _ranks_of(plan: Plan, hosts: Sequence[Host], shell: Shell) -> Iterator[RankProcesses]:
-    """Starts the ranks of a plan in processes on hosts."""
-    place = kept(kernels(Catalogue.of(plan), [CPU]))
+def _ranks_of(plan: Plan, hosts: Sequence[Host], shell: Shell | None) -> Iterator[RankProcesses]:
+    """Starts the ranks of a plan in processes on hosts; without a shell on this one."""
+    place, variants = kept(kernels(Catalogue.of(plan), [CPU])), [(DTYPE, "sum")]
     with RankProcesses(task_of(plan.collective, plan.name, TIMEOUT_S), 1) as processes:
-        processes.start_on(hosts, shell, place, [(DTYPE, "sum")])
+        if shell is None:
+            processes.start_here(place, variants)
+        else:
+            processes.start_on(hosts, shell, place, variants)
         yield processes
 
 
@@ -154,7 +157,7 @@ def rounds(n: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def within(hosts: Sequence[Host], shell: Shell, seconds: float) -> list[Exchange]:
+def within(hosts: Sequence[Host], shell: Shell | None, seconds: float) -> list[Exchange]:
     """Measures the links within each host that has two ranks or more, all hosts at once."""
     several = [i for i, host in enumerate(hosts) if len(host.ranks) > 1]
     groups: Groups = {(i,): [Host(hosts[i].login, range(2))] for i in several}
@@ -184,7 +187,7 @@ def between(hosts: Sequence[Host], shell: Shell, seconds: float) -> list[Exchang
 
 
 def _started(
-    stack: ExitStack, groups: Groups, shell: Shell
+    stack: ExitStack, groups: Groups, shell: Shell | None
 ) -> dict[tuple[int, ...], RankProcesses]:
     """Starts two ranks on each group of hosts, all groups at once; they end with the stack."""
 

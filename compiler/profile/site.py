@@ -203,7 +203,8 @@ def _told(
     """Yields the paragraphs of the file: when and where, each link, what explains it how well."""
     date = max(node.profile.date for node in nodes)
     hosts = ", ".join(f"{name} ({node.ranks})" for name, node in zip(names, nodes, strict=True))
-    yield f"{FIRST_LINE.removeprefix('# ')} (--hosts) {__version__} on {date}: {hosts}."
+    option = "--hosts" if len(nodes) > 1 else "--procs"
+    yield f"{FIRST_LINE.removeprefix('# ')} ({option}) {__version__} on {date}: {hosts}."
     for name, node in zip(names, nodes, strict=True):
         p = node.profile
         yield (

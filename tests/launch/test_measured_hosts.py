@@ -103,6 +103,27 @@ def test_an_error_of_a_host(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+def test_processes_of_this_host_become_a_cluster(hccc: Hccc, tmp_path: Path) -> None:
+    """With what was measured between them, and how well α and GB/s explain it."""
+    site, program = tmp_path / "site.cluster", tmp_path / "all.rccl"
+    program.write_text(PROGRAM.format(n=1, each=2, ranks=2))
+    code, stdout, stderr = hccc("profile", "--procs", "2", "-o", site, *QUICK, "--json")
+    assert code == 0, stderr
+    facts, t = json.loads(stdout), load(site)
+    assert check(t) == [] and (t.n_nodes, len(t)) == (1, 2)
+    assert facts["cluster"] == site.read_text() and facts["flows"] == []
+    (e,) = facts["exchanges"]
+    assert e["hosts"] == [0] and e["rate"] == fit(e["sizes"], e["times"]).rate
+    assert f"R² {e['r2']:.3f}" in " ".join(site.read_text().replace("\n#", "").split())
+    simulated = hccc("sim", program, "--cluster", site, "-b", "1M", "-e", "1M", "--json")
+    assert json.loads(simulated[1])["results"][0]["time"] > 0, simulated[2]
+    assert "(--procs)" in site.read_text()
+    assert hccc("profile", "--procs", "2", "--hosts", "a,b")[2].startswith("error[E415]")
+    said = hccc("profile", "--procs", "2", "--device", "cuda")[2]
+    assert said.startswith("error[E415]: --procs --device cuda")
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("n, each", [(2, 2), (3, 1)])
 def test_hosts_become_a_cluster(
