@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -432,6 +433,30 @@ def futures() -> None:
     assert all(one.is_completed() for one in works)
 
 
+def threads() -> None:
+    """Counts what runs collectives: the caller where it waits, else one thread for all that are
+    asynchronous, while there is the group."""
+
+    def count() -> int:
+        names = Path("/proc/self/task").glob("*/comm")
+        return [one.read_text() for one in names].count("hcccrt-stream\n")
+
+    group, x = dist.new_group(backend="hccc"), torch.ones(5000)
+    gc.collect()  # groups of other cases
+    before = count()
+    for _ in range(3):
+        dist.all_reduce(x, group=group)
+    assert count() == before
+    for _ in range(3):
+        works = [dist.all_reduce(x, group=group, async_op=True) for _ in range(5)]
+        for work in works:
+            work.get_future().wait()
+    assert count() == before + 1
+    dist.destroy_process_group(group)
+    while count() > before:  # it ends behind what it was told last
+        time.sleep(0.01)
+
+
 def _reached(x: Any) -> bool:
     """Tells whether the other ranks reach a tensor's memory."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
@@ -515,6 +540,32 @@ def two_backends() -> None:
     dist.destroy_process_group(group)
     with pytest.raises(ValueError, match="on meta"):
         GROUPS["hccc"]._get_backend(torch.device("cpu")).allreduce([torch.ones(3, device="meta")])
+
+
+def beside_nccl() -> None:
+    """Has hccc for tensors of the CPU and NCCL for those of GPUs, as far as a machine without one
+    goes: what PyTorch says of NCCL comes through, and with gloo in NCCL's place the group works."""
+    wanted, c10d = "cpu:hccc,cuda:nccl", import_module("torch.distributed.distributed_c10d")
+    with pytest.raises((RuntimeError, ValueError), match="NCCL"):
+        dist.new_group(backend=wanted)
+
+    class InItsPlace(dist.ProcessGroupGloo):
+        class Options:
+            _timeout = None
+
+        def __init__(self, store: Any, rank: int, size: int, options: Any) -> None:
+            super().__init__(store, rank, size, options._timeout)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(c10d, "is_nccl_available", lambda: True)
+        patched.setattr(c10d, "ProcessGroupNCCL", InItsPlace, raising=False)
+        group = dist.new_group(backend=wanted)
+    assert group._get_backend(torch.device("cpu")).name() == "hccc"
+    assert group._get_backend(torch.device("cuda")).name() == "gloo"
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    assert torch.equal(x, torch.full((3,), float(_size())))
+    dist.barrier()
 
 
 def profiled() -> None:

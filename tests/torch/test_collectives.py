@@ -28,7 +28,8 @@ MORE = (
         "distributed_tensors",
         "sharded_models",
     ),
-    *("monitored", "sparse", "refused", "allocated", "split", "two_backends", "apart"),
+    *("monitored", "sparse", "refused", "allocated", "split", "two_backends", "beside_nccl"),
+    *("apart", "threads"),
 )
 ALL = (*COLLECTIVES, *MORE)
 
