@@ -184,10 +184,10 @@ class Hosts(Ranks):
         hosts = np.zeros(len(self.case.ranks))
         np.add.at(hosts, self.job.clusters.of_ranks(), mine)
         medians = {name: statistics.median(all) for name, all in times.items()}
-        listed, lanes = (
-            times[min((name for name in self.jobs if name.startswith(kind)), key=medians.get)]
-            for kind in ("list", "lanes")
+        kinds = (
+            [name for name in self.jobs if name.startswith(kind)] for kind in ("list", "lanes")
         )
+        listed, lanes = (times[min(names, key=lambda name: medians[name])] for names in kinds)
         return {
             "size": size,
             "count": count,

@@ -119,7 +119,9 @@ def _lanes(job: Job, seed: int) -> None:
     several = [len(job.clusters.members(k)) > 1 for k in range(len(job.clusters))]
     by_library = [of and rng.random() < 0.3 for of in several]
     c = job.collective
-    x = [[((r, i),) for i in range(c.input_blocks(r) * count)] for r in range(c.n_ranks)]
+    x: list[list[Term]] = [
+        [((r, i),) for i in range(c.input_blocks(r) * count)] for r in range(c.n_ranks)
+    ]
     world = World(job, count, batches, in_place, x, lanes, by_library)
     world.run(rng, _add)
     for r, its in enumerate(world.ranks):

@@ -42,7 +42,8 @@ _DTYPES: Mapping[tuple[int, int], str] = {
 _NUMPY_DTYPES: Mapping[np.dtype[Any], str] = {kind: name for name, kind in DTYPES.items()}
 _CONJUGATED = ("complex64", "complex128")  # types of tensors that may be read as their conjugates
 # Looked up once: a call looks for two buffers in about a microsecond.
-_address_of, _at = ctypes.addressof, ctypes.c_char.from_buffer
+_address_of: Callable[[Any], int] = ctypes.addressof
+_at: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 _made = tuple.__new__  # a NamedTuple's own takes twice as long
 _READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 _NO_WAIT = -1  # `stream` of __dlpack__: the exporter waits for nothing

@@ -105,6 +105,7 @@ def waits(c: Communicator) -> tuple[int, Result, str]:
     c.set_timeout(1)
     if c.rank == VICTIM:
         await_marks([0, 2], 30)
+    call = 0
     try:
         for call in range(1000):
             c.broadcast(np.zeros(1, np.uint8), 2 if call == AHEAD // 2 else 0)

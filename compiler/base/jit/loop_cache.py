@@ -216,10 +216,11 @@ def _environment(module: str, constants: list[Any], name: str) -> Any:
         return environment._rebuild_env(module, constants, name)  # type: ignore[no-untyped-call]
     made = environment.lookup_environment(name)  # type: ignore[no-untyped-call]
     if made is None:
-        made = environment.Environment({"__name__": module})
+        kind: Any = environment.Environment
+        made = kind({"__name__": module})
         made.consts[:] = constants
         made.env_name = name
-        environment.Environment._memo[name] = made
+        kind._memo[name] = made
     return made
 
 
