@@ -105,13 +105,12 @@ def waits(c: Communicator) -> tuple[int, Result, str]:
     c.set_timeout(1)
     if c.rank == VICTIM:
         await_marks([0, 2], 30)
-    call = 0
-    try:
-        for call in range(1000):
+    for call in range(1000):
+        try:
             c.broadcast(np.zeros(1, np.uint8), 2 if call == AHEAD // 2 else 0)
-    except CommunicatorError as error:
-        mark(c.rank)
-        return call, error.result, error.text
+        except CommunicatorError as error:
+            mark(c.rank)
+            return call, error.result, error.text
     raise AssertionError("nothing failed")
 
 

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,20 @@ def test_a_thread_that_has_slept_yields_and_sleeps_again_while_others_keep_the_c
         pass
     assert turn(US, US) == 1
     assert [turn(200 * MS, US), turn(US, US)] == [0, 0]
+
+
+def test_a_thread_sleeps_for_longer_where_it_does_so_again_soon(turn: Turn) -> None:
+    def sleeps(after: int) -> int:
+        turn(after, US)
+        while not turn(US, 3 * MS):
+            pass
+        found = 1
+        while turn(US, US):
+            found += 1
+        return found
+
+    found = [sleeps(US) for _ in range(5)]
+    assert 100 < found[0] < 200  # 10 ms, 60 us each
+    assert all(1.9 < b / a < 2.1 for a, b in pairwise(found[:4]))
+    assert 9.5 < found[4] / found[0] < 10.5
+    assert sleeps(500 * MS) == found[0]
