@@ -140,6 +140,10 @@ def run(
     job, topology, vendors = found
     n = job.collective.n_ranks
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
+    if wanted.procs > n:
+        message = f"--procs {wanted.procs}: {job.name} has {n} ranks"
+        help = "leave --procs out: each rank is a process"
+        raise fail("E473", message, help=help)
     wanted = replace(wanted, procs=wanted.procs or (0 if wanted.hosts else n))
     batches = micro_batches(job, topology, wanted.maxbytes) if topology else []
     with progress():

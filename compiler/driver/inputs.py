@@ -205,6 +205,9 @@ def cluster_of(given: ClusterInput) -> Topology:
     return cluster if isinstance(cluster, Topology) else parse_cluster(cluster)
 
 
+_NO_CLUSTERS = "give --cluster, a job's .json, or `hccc run` --vendors mpich:4,own:2"
+
+
 @interruptible
 def job_of(
     given: JobInput, topology: Topology | None, clusters: VendorClusters | None = None
@@ -226,7 +229,7 @@ def job_of(
             job = parse_job(job, clusters)
         else:
             message = f"{job.name}: a job's text does not say its vendor clusters"
-            raise fail("E482", message, help="give --cluster, or a job's .json")
+            raise fail("E482", message, help=_NO_CLUSTERS)
     if topology is not None and len(topology) != job.clusters.n_ranks:
         message = f"the job has {job.clusters.n_ranks} ranks, the cluster {len(topology)}"
         raise fail("E130", message, help="give the cluster that it was made for")

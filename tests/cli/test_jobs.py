@@ -87,6 +87,7 @@ REFUSED = [
     (("run", "JOB", *CLUSTER, "-o", "odds: a + b + a * b"), "E416"),
     (("sim", "JOB", *CLUSTER, "--skew", "zipf"), "E415"),
     (("run", "JOB", *CLUSTER, "--skew", "zipf"), "E415"),
+    (("run", "JOB", *CLUSTER, "--procs", "99"), "E473"),
 ]
 
 
