@@ -362,7 +362,7 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   const int batches = batches_.next(largest);
   const bool ordered = ordered_ || (batches == 1 && largest <= SHORT_BYTES);
   const bool in_place = given.in_place && !multiplies;
-  call.schedule = schedule({static_cast<int64_t>(blocks.longest), batches, in_place, ordered, by_library, std::move(blocks.words)});
+  call.schedule = schedule({static_cast<int64_t>(blocks.longest), batches, in_place, ordered, by_library, blocks.words});
   const double begun = clock_();
   const auto length = [&](int64_t elements) { return static_cast<size_t>(elements) * call.size; };
   call.buffers[HCCC_JOB_INPUT] = const_cast<char *>(given.send);
@@ -380,7 +380,7 @@ void hccc_job::make(const hccc::Wanted &wanted, double timeout) {
   while (threads_.size() + 1 < call.schedule->lane_begin.size())
     threads_.push_back(Lanes::started(lanes_, threads_.size()));
   try {
-    libraries_.make(call, static_cast<int64_t>(wanted.count), batches, *joined);
+    libraries_.make(call, blocks, batches, *joined);
   } catch (const hccc::RefusedCall &) {
     throw;
   } catch (const hccc::Error &error) {

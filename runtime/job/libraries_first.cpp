@@ -48,12 +48,23 @@ std::pair<size_t, std::string> meet(const Joined &joined, const std::string &why
 
 LibrariesFirst::LibrariesFirst(const SavedJob &job) : job_(job) {}
 
-uint64_t LibrariesFirst::shapes(int64_t count, int batches) const {
+uint64_t LibrariesFirst::shapes(const AllBlocks &blocks, int batches) const {
   uint64_t found = 0;
+  const auto count = static_cast<int64_t>(blocks.longest);
   const auto cut = [](int64_t n, int64_t into, bool longer) { return n / into + (longer && n % into); };
   for (size_t c = 0; c < job_.clusters.size(); ++c) {
     const auto n = static_cast<int64_t>(job_.clusters[c].ranks.size());
     if (n < 2) continue;
+    if (!blocks.words.empty()) {
+      int64_t longest = 0, sum = 0;
+      for (const int rank : job_.clusters[c].ranks) {
+        const int64_t length = blocks.words[static_cast<size_t>(rank)];
+        longest = std::max(longest, length), sum += length;
+      }
+      const uint64_t way = longest * n == sum ? 1 : is_padded(longest, sum, static_cast<size_t>(n)) ? 2 : 3;
+      found |= way << 2 * (c % 32);
+      continue;
+    }
     for (const bool part : {false, true})
       for (const bool batch : {false, true}) {
         const bool even = cut(cut(count, job_.collective.per_block(), part), batches, batch) % n == 0;
@@ -63,9 +74,9 @@ uint64_t LibrariesFirst::shapes(int64_t count, int batches) const {
   return found;
 }
 
-void LibrariesFirst::make(const Call &call, int64_t count, int batches, Joined &joined) {
+void LibrariesFirst::make(const Call &call, const AllBlocks &blocks, int batches, Joined &joined) {
   if (!joined.any_own) return;
-  const auto [at, is_new] = made_.emplace(call.type, call.op, shapes(count, batches));
+  const auto [at, is_new] = made_.emplace(call.type, call.op, shapes(blocks, batches));
   if (!is_new) return;
   meet(joined, "");  // in the time of a call; from here on a rank that does not come is gone
   const double timeout = joined.timeout;

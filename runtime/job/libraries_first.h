@@ -16,15 +16,16 @@ class LibrariesFirst {
  public:
   explicit LibrariesFirst(const SavedJob &job);
 
-  // Makes what the calls of a schedule need of this rank's library, where calls of such a type, reduction, length of a
-  // block and number of micro-batches may need what none before did: collective then. Throws RefusedCall at every rank
-  // where one cannot, else Error.
-  void make(const Call &call, int64_t count, int batches, Joined &joined);
+  // Makes what the calls of a schedule need of this rank's library, where calls of such a type, reduction, blocks and
+  // number of micro-batches may need what none before did: collective then. What only the lengths of an uneven call
+  // need, and none of those alike, is made in the call's own time. Throws RefusedCall at every rank where one cannot,
+  // else Error.
+  void make(const Call &call, const AllBlocks &blocks, int batches, Joined &joined);
 
  private:
   // Returns for each vendor cluster of several ranks whether some pieces are equal at all of them, and whether some are
-  // not: two bits, as which calls become of a step depends on it.
-  uint64_t shapes(int64_t count, int batches) const;
+  // not: two bits, as which calls become of a step depends on it. Of an uneven call: how its ranks' blocks are gathered.
+  uint64_t shapes(const AllBlocks &blocks, int batches) const;
 
   const SavedJob &job_;
   std::set<std::tuple<int, int, uint64_t>> made_;  // type, reduction, shapes
