@@ -114,7 +114,7 @@ def _plain_numpy(array: np.ndarray[Any, Any]) -> ArrayBuffer | None:
     try:
         # The quickest way to an address. It refuses what is read-only or has gaps, what has no
         # elements, and types that buffers do not have.
-        pointer = _address_of(_at(array))
+        pointer = _address_of(_at(array.data))
     except (TypeError, ValueError):
         if not array.flags.c_contiguous or not array.flags.writeable:
             return None
