@@ -83,7 +83,7 @@ def test_an_endless_cluster_is_read_to_its_limit(hccc: Hccc, tmp_path: Path) -> 
 
 
 def test_every_kind_has_its_own_limit() -> None:
-    assert inputs.ProgramInput.most == 64 << 20
+    assert inputs.ProgramInput.most == 128 << 20
     assert inputs.PlanInput.most == 256 << 20
     assert inputs.XmlInput.most == inputs.ClusterInput.most == 8 << 20
 

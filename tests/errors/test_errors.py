@@ -81,7 +81,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_large_file(tmp_path: Path) -> None:
     path = tmp_path / "large.rccl"
     with path.open("wb") as file:
-        file.truncate((64 << 20) + 1)
+        file.truncate((128 << 20) + 1)
     assert _problem(path).code == "E404"
 
 

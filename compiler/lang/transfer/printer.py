@@ -9,11 +9,13 @@
 Parsing it gives the same Program: the loops found by `roll` stand for exactly the Program's
 transfers. A transfer without a pattern is printed alone. Many transfers that change alike from step
 to step, but start anywhere, such as a ring through the ranks in any order, become a loop over
-lists.
+lists. Where all this makes more words than the language reads, every transfer is printed alone:
+rows of numbers are read as tables, which are one word.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,10 +27,14 @@ from hccc.ir.arrays import I8
 from hccc.ir.program import Program
 from hccc.ir.program import lines as plain
 from hccc.lang.transfer.roll import CHUNK, DIGITS, DST, FIELDS, SRC, STEP, LoopShape, Rolled, roll
+from hccc.lang.transfer.tokens import MAX_TOKENS, TABLE_ROWS
 
 OVER_STEPS = ("s", "t")
 OVER_RANKS = ("i", "j", "k", "l", "m")
 LISTED = 8  # from this number on, transfers that differ only in their start become lists
+ALONE = "    transfer("  # what the line of a transfer outside loops begins with
+WORD = re.compile(r"\w+|[^\w\s]")
+ENDS = 3  # words at most that the ends of a line are: of the line, of blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,12 @@ def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
     for comment in comments:
         for line in comment.splitlines() or [""]:
             yield f"# {line}".rstrip()
+    rolled = list(_rolled(p))
+    yield from rolled if _words(rolled) <= MAX_TOKENS else plain(p)
+
+
+def _rolled(p: Program) -> Iterator[str]:
+    """Yields the lists, the header and the statements, with loops."""
     lists: dict[tuple[int, ...], str] = {}
     body = list(_body(p, lists))
     for numbers, name in lists.items():
@@ -55,6 +67,16 @@ def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
         yield from wrap(shown, 100, subsequent_indent="    ")
     yield next(plain(p))
     yield from body
+
+
+def _words(text: list[str]) -> int:
+    """Returns a number of words that a reader finds no more of in `text`."""
+    count = 0
+    for alone, together in groupby(text, lambda line: line.startswith(ALONE)):
+        run = list(together)
+        table = alone and len(run) >= TABLE_ROWS
+        count += ENDS + 1 if table else sum(len(WORD.findall(line)) + ENDS for line in run)
+    return count
 
 
 def _body(p: Program, lists: dict[tuple[int, ...], str]) -> Iterator[str]:

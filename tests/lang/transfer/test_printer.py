@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hccc.base.diagnostics import Source
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import TRANSFER, Program, same
-from hccc.lang.transfer import load, printer
+from hccc.ir.program import lines as plain
+from hccc.lang.transfer import load, printer, tokens
 from hccc.testing.strategies import correct_programs
 
 ALGORITHMS = Path(__file__).parents[3] / "examples"
@@ -158,3 +159,26 @@ def test_large_and_irregular_programs_take_seconds() -> None:
     text = printer.text(p)
     assert time.perf_counter() - begin < 120  # quadratic would be hours
     assert same(load.parse(Source("printed", text)), p)
+
+
+READ = 128  # words, here: a header and a table have fewer
+
+
+@settings(deadline=None)
+@given(nests())
+def test_what_is_printed_has_no_more_words_than_are_read(p: Program) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "MAX_TOKENS", READ)
+        patch.setattr(printer, "MAX_TOKENS", READ)
+        assert same(again(p), p)
+
+
+def test_loops_of_too_many_words_are_printed_as_transfers() -> None:
+    rows = [
+        (i, (i + 1) % 9, s, (i * s) % 9, 0) for s in range(8) for i in range(9) if s * i % 7 < 5
+    ]
+    p = table(9, 9, rows)
+    assert "for" in printer.text(p)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(printer, "MAX_TOKENS", READ)
+        assert printer.text(p).splitlines() == [*plain(p)]
