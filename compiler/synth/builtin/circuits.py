@@ -226,19 +226,22 @@ def _circuit(hops: _Hops, noise: F8 | float = 1.0) -> I4:
         for a, b, g in zip(hops.inside[:-1], hops.inside[1:], size.tolist(), strict=True)
     ]
     ends = _ends(hops, inside, weight, size)
-    order = np.concatenate(
-        [
-            first[k] + path(inside[k], enter, leave) if size[k] > 1 else first[k : k + 1]
-            for k, (enter, leave) in enumerate(ends)
-        ]
-    )
-    return order.astype(np.int32)
+    through = dict[tuple[bytes, int, int], I8]()  # of nodes that are alike, once
+    parts = list[I8]()
+    for k, (enter, leave) in enumerate(ends):
+        key = inside[k].tobytes(), enter, leave
+        if key not in through:
+            through[key] = path(inside[k], enter, leave) if size[k] > 1 else np.zeros(1, np.int64)
+        parts.append(first[k] + through[key])
+    return np.concatenate(parts).astype(np.int32)
 
 
 def _ends(hops: _Hops, inside: list[F8], weight: F8, size: I8) -> list[tuple[int, int]]:
     """Returns the GPUs by which the circuit enters and leaves each node: the shortest path over the
     nodes, for every GPU of the first node to begin at; of equals the first."""
-    within = [costs(w) if len(w) > 1 else np.zeros((1, 1)) for w in inside]
+    kinds = {w.tobytes(): w for w in inside}  # nodes that are alike, once
+    found = {key: costs(w) if len(w) > 1 else np.zeros((1, 1)) for key, w in kinds.items()}
+    within = [found[w.tobytes()] for w in inside]
     if len(size) == 1:
         closed = within[0] + inside[0].T  # back from v to u
         return [_least(closed, "GPUs of a node")]
