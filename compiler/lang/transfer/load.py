@@ -46,7 +46,7 @@ from hccc.lang.transfer.syntax import For, If, ProgramSyntax, Stmt, TransferStmt
 from hccc.lang.transfer.values import EvaluationFault
 from hccc.shipped import find as shipped
 
-MAX_BYTES = 128 << 20  # a ring of 512 GPUs in any order, a transfer a line, takes 70
+MAX_BYTES = 128 << 20  # a ring of 512 GPUs in any order, a transfer a line, takes 78
 SHOWN_LOOPS = 8
 SHOWN_CALLS = 3
 
