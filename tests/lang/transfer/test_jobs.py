@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hccc.base.diagnostics import Problem, Source, UserError
-from hccc.ir.collective import ROOTED, OpType
+from hccc.ir import job_json, job_table
+from hccc.ir.collective import ROOTED, UNEVEN, OpType
 from hccc.ir.job import lines, same, vendor_clusters
 from hccc.lang.transfer.jobs import parse_job
 from hccc.passes.verify_job import verify_job
@@ -33,6 +34,19 @@ HEAD = 'HetCCLJob(OpType="Allreduce"):\n    '
 def test_what_is_printed_is_read_as_the_same(op: OpType) -> None:
     job = hetccl(V, op, 1 if op in ROOTED else 0)
     assert same(parse_job(Source("job", "\n".join(lines(job))), V), job)
+
+
+@pytest.mark.parametrize("op", UNEVEN)
+def test_blocks_with_lengths_of_their_own(op: OpType) -> None:
+    """Text, JSON and table have the collective with its v; steps are those of the other."""
+    job = hetccl(V, op, 1 if op in ROOTED else 0, uneven=True)
+    text = "\n".join([*lines(job), ""])
+    assert f'OpType="{op.value}v"' in text
+    read = (parse_job(Source("job", text), V), job_json.loads(job_json.dumps(job)))
+    assert all(same(job, one) for one in read)
+    assert job_table.loads(job_table.dumps(job))[0].collective == job.collective
+    even = hetccl(V, op, job.collective.root)
+    assert (even.steps == verify_job(job).steps).all() and not same(even, job)
 
 
 def test_loops_over_vendor_clusters_are_the_builtin() -> None:
@@ -94,7 +108,7 @@ HEADERS = {
     "HetCCLJob(nParts=3):\n": ("E011", "OpType"),
     'HetCCLJob(OpType="Allreduce", nParts=0):\n': ("E012", "nParts=0"),
     'HetCCLJob(OpType="Allreduce", Root=0):\n': ("E012", "no root"),
-    'HetCCLJob(OpType="Allgatherv"):\n': ("E012", "one length"),
+    'HetCCLJob(OpType="Broadcastv"):\n': ("E012", "Broadcastv"),
 }
 
 
