@@ -79,7 +79,7 @@ class World:
         by_library: Sequence[bool] = (),
         blocks: BlockTable | None = None,
     ) -> None:
-        """blocks: of an uneven call; where one begins in its buffer the first element is."""
+        """Begins a call. blocks: the lengths and places of an uneven call's."""
         c = self.collective = job.collective
         self.job, self.sent = job, 0
         self.ranks: list[RankLanes] = []

@@ -80,7 +80,7 @@ def test_a_wrong_job_is_refused_in_python_s_words(site: hccc.Topology) -> None:
 
 def test_what_a_job_has_not_is_refused(job: hccc.Job, site: hccc.Topology) -> None:
     refused: Any = hccc.simulate
-    for arguments in ({"vs": True}, {"options": hccc.Options()}, {"call": hccc.Call()}):
+    for arguments in ({"vs": True}, {"options": hccc.Options()}, {"call": hccc.Call(window=2)}):
         with pytest.raises(hccc.UserError, match="has no effect: this is a job"):
             refused(job, "1M", cluster=site, **arguments)
     with pytest.raises(hccc.UserError) as error:

@@ -25,7 +25,7 @@ GUIDE = ROOT / "docs" / "guide"
 PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("[0-9]*.md"))]
 REASONS = (
     *("needs a GPU", "needs nvcc", "needs clang", "needs other hosts", "needs PyTorch"),
-    *("takes ten minutes", "runs all tests"),
+    *("takes a minute", "takes ten minutes", "runs all tests"),
 )
 INSTALLS = (
     "python3 -m venv ",

@@ -34,7 +34,7 @@ CLUSTERS = {2: ON_TWO, 3: ON_THREE}
 
 
 def rank(hosts: int, batches: int) -> None:
-    """Makes calls of every collective, and prints those whose results are wrong, in a last line."""
+    """Makes calls of every collective, and prints in a last line which results are wrong."""
     v = CLUSTERS[hosts]
     with Communicator.from_environment() as c:
         vendor = v.vendors[v.of_ranks()[c.rank]]

@@ -546,8 +546,8 @@ def two_backends() -> None:
 
 
 def beside_nccl() -> None:
-    """Has hccc for tensors of the CPU and NCCL for those of GPUs, as far as a machine without one
-    goes: what PyTorch says of NCCL comes through, and with gloo in NCCL's place the group works."""
+    """Makes a group of hccc for tensors of the CPU and NCCL for those of GPUs, on a machine without
+    one: PyTorch's error about NCCL comes through, and with gloo in NCCL's place the group works."""
     wanted, c10d = "cpu:hccc,cuda:nccl", import_module("torch.distributed.distributed_c10d")
     with pytest.raises((RuntimeError, ValueError), match="NCCL"):
         dist.new_group(backend=wanted)
