@@ -345,7 +345,7 @@ def _of_pairs(t: Topology) -> NDArray[np.float64]:
     np.add.at(capacity, t.link_src[inside], t.links.capacity[inside])
     in_mesh = t.mesh >= 0
     if in_mesh.any():
-        size = np.bincount(t.mesh[in_mesh])
+        size = np.bincount(t.mesh[in_mesh], minlength=len(t.meshes.capacity))
         capacity[in_mesh] += (t.meshes.capacity * (size - 1))[t.mesh[in_mesh]]
     return capacity
 

@@ -335,6 +335,10 @@ HCCC_FN hccc_word hccc_word_at(const hccc_T* at) {
   return *reinterpret_cast<const hccc_word*>(at);
 }
 
+HCCC_FN hccc_value hccc_value_of(hccc_word word) {
+  return hccc_dtype::up(__builtin_bit_cast(hccc_T, word));
+}
+
 // Reduces element i of all sources, of which a group at a time is read at once.
 template <int mode, class Pointers>
 HCCC_FN hccc_word hccc_reduced_word(const Pointers& pointers, unsigned i) {
@@ -352,8 +356,7 @@ HCCC_FN hccc_word hccc_reduced_word(const Pointers& pointers, unsigned i) {
     HCCC_UNROLL(group)
     for (int g = 0; g < group; ++g) {
       if (first + g >= K) continue;
-      const hccc_value x = hccc_dtype::up(__builtin_bit_cast(hccc_T, got[g]));
-      const hccc_value value = hccc_scaled(pointers, first + g, x);
+      const hccc_value value = hccc_scaled(pointers, first + g, hccc_value_of(got[g]));
       sum = first + g == 0 ? value : hccc_op::apply(sum, value);
     }
   }

@@ -144,6 +144,12 @@ bool two_floats(Machine& m, Wave& w, const Instruction& i) {
   return true;
 }
 
+inline bool swap_two(Machine&, Wave& w, const Instruction& i) {
+  u32 *const one = w.words + i.d[0], *const other = w.words + i.d[1];
+  for_lanes(w.exec(), [&](int l) { std::swap(one[l], other[l]); });
+  return true;
+}
+
 inline bool move_two(Machine& m, Wave& w, const Instruction& i) {
   const Source a = source(m, w, i, 0), b = source(m, w, i, 1);
   u32* const to = w.words + i.d[0];
@@ -686,6 +692,7 @@ class Handlers {
     HCCC_COMPARISONS(HCCC_ADD_HALF)
     add("v_mad_legacy_u16", Each<each_mad_u16>::run);
     known.erase("v_mad_u16");  // which keeps the upper half
+    add("v_swap_b32", swap_two);
     add("v_pk_mov_b32", move_two);
     add("v_pk_add_f32", two_floats<sum_of>);
     add("v_pk_mul_f32", two_floats<product_of>);

@@ -281,6 +281,7 @@ COMPUTED = {  # code, then v2 to v5, and what v2 is after
     "v_lshl_add_u64 v[2:3], v[2:3], 2, v[4:5]": ([1 << 31, 0, 3, 1], [3, 3]),
     "v_cmp_lt_f32_e64 s[10:11], v2, v3\n\tv_cndmask_b32_e64 v2, 7, 9, s[10:11]": ([ONE, TWO], [9]),
     "v_accvgpr_write_b32 a3, v2\n\tv_accvgpr_read_b32 v3, a3": ([8], [8, 8]),
+    "v_swap_b32 v2, v3": ([1, 2], [2, 1]),
     "v_readlane_b32 s10, v0, 33\n\tv_mov_b32_e32 v2, s10": ([0], [33]),
     "v_mov_b32_e32 v3, 0\n\tv_writelane_b32 v3, s0, 8\n\tv_mov_b32_e32 v2, v3": ([5], [0, 0]),
     "v_mov_b64_e32 v[2:3], 2.0": ([0, 0], [0, 0x40000000]),
