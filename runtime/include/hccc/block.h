@@ -76,7 +76,7 @@ HCCC_FN unsigned* hccc_counter_in(const hccc_block& b, void* flags, long long in
 
 HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
   const hccc_rank* const table = &b.p->ranks[rank];
-  HCCC_GLOBAL(table);
+  HCCC_IS_GLOBAL(table);
   return hccc_counter_in(b, table->flags, index);
 }
 

@@ -331,7 +331,7 @@ HCCC_FN void hccc_move_packs(const Pointers& pointers, const Turn& turn) {
 }
 
 HCCC_FN hccc_word hccc_word_at(const hccc_T* at) {
-  HCCC_GLOBAL(at);
+  HCCC_IS_GLOBAL(at);
   return *reinterpret_cast<const hccc_word*>(at);
 }
 
@@ -377,7 +377,7 @@ HCCC_FN void hccc_move_elements(const Pointers& pointers, unsigned head, unsigne
     HCCC_UNROLL(Pointers::few ? Pointers::D : 1)
     for (int d = 0; d < Pointers::D; ++d) {
       hccc_T* const to = pointers.get(Pointers::K + d) + i;
-      HCCC_GLOBAL(to);
+      HCCC_IS_GLOBAL(to);
       *reinterpret_cast<hccc_word*>(to) = word;
     }
   }

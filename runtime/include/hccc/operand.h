@@ -249,6 +249,6 @@ HCCC_FN hccc_T* hccc_place(const hccc_block& b, const hccc_operand& o, unsigned 
   } else {
     at = hccc_user_offset(b, o) + batch;
   }
-  HCCC_GLOBAL(base);
+  HCCC_IS_GLOBAL(base);
   return static_cast<hccc_T*>(*base) + at;
 }

@@ -6,7 +6,7 @@
 //   HCCC_METHOD                   a member function; HCCC_FN makes a static one
 //   HCCC_KERNEL                   the kernel's entry; it calls hccc_run_block
 //   HCCC_UNROLL(n)                before a loop
-//   HCCC_GLOBAL(at)               says that an address is one of a GPU's global memory
+//   HCCC_IS_GLOBAL(at)            says that an address is one of a GPU's global memory
 //   HCCC_BODY                     the header with hccc_reduce_copy for this platform
 //   HCCC_PACKETS_BODY             the header with hccc_exchange
 //   HCCC_SHARES_PARAMS            whether blocks keep the launch's parameters in shared memory (block.h)

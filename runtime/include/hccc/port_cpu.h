@@ -10,7 +10,7 @@
 // Else unoptimized kernels of one library would share the first one's: they differ by their macros.
 #define HCCC_METHOD inline __attribute__((always_inline))
 #define HCCC_NOINLINE static __attribute__((noinline, unused))
-#define HCCC_GLOBAL(at)
+#define HCCC_IS_GLOBAL(at)
 #define HCCC_UNROLL(n)
 #define HCCC_SHARES_PARAMS 0
 #define HCCC_SWITCHED 0

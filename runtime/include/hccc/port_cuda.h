@@ -23,9 +23,9 @@
 
 // Says that an address is one of global memory: what tables or callers give might be of any.
 #ifdef __CUDACC_RTC__  // not tried with it
-#define HCCC_GLOBAL(at)
+#define HCCC_IS_GLOBAL(at)
 #else
-#define HCCC_GLOBAL(at) __builtin_assume(__isGlobal(at))
+#define HCCC_IS_GLOBAL(at) __builtin_assume(__isGlobal(at))
 #endif
 
 HCCC_FN int hccc_thread() { return threadIdx.x; }

@@ -41,10 +41,10 @@
 
 // Says that an address is one of global memory: what tables or callers give might be of any.
 #ifdef __HIP_DEVICE_COMPILE__
-#define HCCC_GLOBAL(at) \
+#define HCCC_IS_GLOBAL(at) \
   __builtin_assume(!__builtin_amdgcn_is_shared(at) && !__builtin_amdgcn_is_private(at))
 #else
-#define HCCC_GLOBAL(at)
+#define HCCC_IS_GLOBAL(at)
 #endif
 
 HCCC_FN int hccc_thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
