@@ -67,7 +67,9 @@ _NO_RESULT = re.compile(
     r"s_(cmp|bitcmp|branch|cbranch|waitcnt|nop|barrier|sleep|setpc|endpgm|trap|sethalt|setprio|"
     r"set_gpr|setreg|dcache|icache|wakeup|ttrace|sendmsg|code_end)|v_nop|v_cmpx|buffer_(wb|inv)"
 )
-_TWO_RESULTS = re.compile(r"v_(add|sub|subrev|addc|subb|subbrev)_co_u32|v_mad_[ui]64|v_div_scale|v_swap_b32")
+_TWO_RESULTS = re.compile(
+    r"v_(add|sub|subrev|addc|subb|subbrev)_co_u32|v_mad_[ui]64|v_div_scale|v_swap_b32"
+)
 _MEMORY = re.compile(
     r"(?P<space>flat|global|scratch|buffer|ds)_(?P<kind>load|store|atomic|read2|read|write2|write)"
     r"(?P<st64>st64)?_(?P<what>\w+)"
