@@ -39,7 +39,8 @@ def test_it_runs_and_is_rebuilt_as_far_as_something_changed(built: Project) -> N
 
     built.edit("ring.rccl", "nWarps=16", "nWarps=8")
     said = built.built()
-    assert "hccc: compiling allreduce" in said and "allreduce_cpu.cpp" in compiled(said)
+    assert "hccc: compiling allreduce" in said
+    assert any(name.endswith("_cpu.cpp") for name in compiled(said))
     assert built.hccc.run(program) == "4 ranks, 100000 elements: right\n"
     assert not compiled(built.built())
 
@@ -92,7 +93,8 @@ def test_another_compiler_writes_again(tmp_path: Path, installed: Installed) -> 
     template.write_text(text.replace("#include", "// another compiler's\n#include", 1))
     newer(template)
     said = made.built()
-    assert "hccc: compiling allreduce" in said and "allreduce_cpu.cpp" in compiled(said)
+    assert "hccc: compiling allreduce" in said
+    assert any(name.endswith("_cpu.cpp") for name in compiled(said))
     assert "sum_of_ranks.c" not in compiled(said)  # the header is unchanged
 
 
