@@ -123,7 +123,7 @@ def _lanes(job: Job, seed: int) -> None:
         [((r, i),) for i in range(c.input_blocks(r) * count)] for r in range(c.n_ranks)
     ]
     world = World(job, count, batches, in_place, x, lanes, by_library)
-    world.run(rng, _add)
+    world.run(rng, add)
     for r, its in enumerate(world.ranks):
         got: list[Any] = its.buffers[1][:]
         how = f"{count} elements, {batches} micro-batches, in place {in_place}, lanes {lanes}"
@@ -160,7 +160,8 @@ def wanted(c: Collective, inputs: list[list[Term]], rank: int, count: int) -> li
             return [x for source in everyone for x in block(source, 0)]
 
 
-def _add(a: Term, b: Term) -> Term:
+def add(a: Term, b: Term) -> Term:
+    """Adds two values, which have no input in common."""
     assert not set(a) & set(b), "a contribution is added twice"
     return tuple(sorted(a + b))
 

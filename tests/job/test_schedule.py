@@ -16,49 +16,15 @@ from hccc.ir.job_order import order
 from hccc.ir.uneven import RECEIVE, SEND, BlockTable, scattered
 from hccc.runtime.job.schedule import Kind, schedule
 from hccc.synth.builtin.hetccl import OPS, hetccl
+from hccc.testing.fuzz_jobs import Term, add, wanted
 from hccc.testing.job_lanes import World
 from hccc.testing.job_reference import clusters
-
-Term = tuple[tuple[int, int], ...]  # inputs that are in a value: (rank, element), each once
 
 
 def _inputs(c: Collective, count: int) -> list[list[Term]]:
     return [
         [((rank, i),) for i in range(c.input_blocks(rank) * count)] for rank in range(c.n_ranks)
     ]
-
-
-def _wanted(c: Collective, inputs: list[list[Term]], rank: int, count: int) -> list[Term]:
-    """Returns what a rank's receive buffer must have."""
-
-    def block(source: int, k: int) -> list[Term]:
-        return inputs[source][k * count : (k + 1) * count]
-
-    def total(k: int) -> list[Term]:
-        each = [block(source, k) for source in range(c.n_ranks)]
-        return [tuple(sorted(sum(terms, ()))) for terms in zip(*each, strict=True)]
-
-    if not c.output_blocks(rank):
-        return []
-    everyone = range(c.n_ranks)
-    match c.op:
-        case OpType.ALLREDUCE | OpType.REDUCE:
-            return total(0)
-        case OpType.REDUCESCATTER:
-            return total(rank)
-        case OpType.BROADCAST:
-            return block(c.root, 0)
-        case OpType.SCATTER:
-            return block(c.root, rank)
-        case OpType.ALLTOALL:
-            return [x for source in everyone for x in block(source, rank)]
-        case _:
-            return [x for source in everyone for x in block(source, 0)]
-
-
-def _add(a: Term, b: Term) -> Term:
-    assert not set(a) & set(b), "a contribution is added twice"
-    return tuple(sorted(a + b))
 
 
 def _check(
@@ -73,10 +39,10 @@ def _check(
     c = job.collective
     inputs = _inputs(c, count)
     world = World(job, count, batches, in_place, inputs, lanes, by_library)
-    world.run(random.Random(seed), _add)
+    world.run(random.Random(seed), add)
     for rank, its in enumerate(world.ranks):
         got: list[Any] = its.buffers[1][:]
-        assert got == _wanted(c, inputs, rank, count), f"rank {rank}"
+        assert got == wanted(c, inputs, rank, count), f"rank {rank}"
         if not in_place:
             assert its.buffers[0] == inputs[rank], f"rank {rank} wrote into its input"
     return world
@@ -173,9 +139,9 @@ def test_every_uneven_collective(
     even = _inputs(c, count)
     inputs = [_placed(table, r, SEND, even[r], count) for r in range(n)]
     world = World(job, count, batches, in_place, inputs, lanes, blocks=table)
-    world.run(random.Random(seed), _add)
+    world.run(random.Random(seed), add)
     for rank, its in enumerate(world.ranks):
-        want = _placed(table, rank, RECEIVE, _wanted(c, even, rank, count), count)
+        want = _placed(table, rank, RECEIVE, wanted(c, even, rank, count), count)
         got: list[Any] = its.buffers[1][:]
         of_blocks = [k for k, term in enumerate(want) if term is not None]
         assert [got[k] for k in of_blocks] == [want[k] for k in of_blocks], f"rank {rank}"
